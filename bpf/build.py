@@ -1,0 +1,43 @@
+"""Compiles the CO-RE objects: `python bpf/build.py` writes probe/engine/objects/<machine>.o."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGETS = {"x86_64": "x86", "aarch64": "arm64"}
+FLAGS = ("-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3")
+
+
+def object_path(machine: str) -> Path:
+    return ROOT / "probe" / "engine" / "objects" / f"{machine}.o"
+
+
+def is_current(target: Path) -> bool:
+    sources = max(path.stat().st_mtime for path in (ROOT / "bpf").iterdir())
+    return target.exists() and target.stat().st_mtime > sources
+
+
+def compile_object(machine: str, macro: str) -> None:
+    target = object_path(machine)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = ROOT / "bpf" / "probe.bpf.c"
+    flags = (*FLAGS, f"-D__TARGET_ARCH_{macro}", f"-ffile-prefix-map={ROOT}=.")
+    subprocess.run(["clang", *flags, "-c", str(source), "-o", str(target)], check=True)
+    subprocess.run(["llvm-strip", "--strip-debug", str(target)], check=True)
+
+
+def main() -> None:
+    stale = [machine for machine in TARGETS if not is_current(object_path(machine))]
+    missing = [tool for tool in ("clang", "llvm-strip") if shutil.which(tool) is None]
+    if stale and missing:
+        sys.exit(f"bpf: {' and '.join(missing)} missing: apt-get install clang llvm libbpf-dev")
+    for machine in stale:
+        compile_object(machine, TARGETS[machine])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Outbound connections and how they ended. */
+#ifndef PROBE_CONNECT_H
+#define PROBE_CONNECT_H
+
+#include "path.h"
+
+/* A connect that said EINPROGRESS, until the handshake ends in a softirq of anybody's. */
+struct pending {
+	u64 started_ns;
+	struct record head;
+	struct sockaddr_bytes {
+		u16 family;
+		u16 port;
+		u8 address[16];
+	} peer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u64); /* struct sock * */
+	__type(value, struct pending);
+} pendings SEC(".maps");
+
+struct sockaddr_head {
+	u16 family;
+	__be16 port;
+	u8 in4[4];
+	u8 in6[16];
+};
+
+static __always_inline u16 host_order(__be16 value)
+{
+	return __builtin_bswap16(value);
+}
+
+static __always_inline struct sock *sock_of(struct task_struct *task, int fd)
+{
+	struct file *file = file_of(task, fd);
+	struct socket *socket;
+
+	if (!file)
+		return NULL;
+	socket = BPF_CORE_READ(file, private_data);
+	if (!socket || BPF_CORE_READ(socket, file) != file)
+		return NULL; /* not a socket */
+	return BPF_CORE_READ(socket, sk);
+}
+
+static __always_inline void read_peer(struct sockaddr_bytes *out, u64 address)
+{
+	struct sockaddr_head raw = {};
+
+	bpf_probe_read_user(&raw, 8, (void *)address);
+	out->family = raw.family;
+	out->port = host_order(raw.port);
+	if (raw.family == AF_INET6) {
+		bpf_probe_read_user(&raw, sizeof(raw), (void *)address);
+		__builtin_memcpy(out->address, raw.in6, 16);
+	} else {
+		__builtin_memcpy(out->address, raw.in4, 4);
+	}
+}
+
+static __always_inline bool keep_pending(struct task_struct *task, struct sock *sk,
+					 struct sockaddr_bytes *peer)
+{
+	struct pending pending = { .started_ns = bpf_ktime_get_boot_ns(), .peer = *peer };
+	u64 key = (u64)sk;
+
+	if (!identify(&pending.head, RECORD_CONNECT, task))
+		return true;
+	bpf_map_update_elem(&pendings, &key, &pending, BPF_ANY);
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_SYN_SENT)
+		return true;
+	/* It ended between the call and this line: report now, unless the other side did. */
+	return bpf_map_delete_elem(&pendings, &key) != 0;
+}
+
+static __always_inline void report_connect(struct task_struct *task, u64 args[6], s64 ret,
+					   u32 serial)
+{
+	struct sockaddr_bytes peer = {};
+	struct connect_record *e;
+	struct sock *sk = sock_of(task, (s32)args[0]);
+	u16 type = sk ? BPF_CORE_READ(sk, sk_type) : 0;
+
+	if (ret == -EALREADY || ret == -EISCONN)
+		return; /* says something of an earlier call */
+	read_peer(&peer, args[1]);
+	if (sk && type == SOCK_STREAM && (ret == -EINPROGRESS || ret == -EINTR) &&
+	    peer.family != AF_UNIX) {
+		if (keep_pending(task, sk, &peer))
+			return;
+		ret = -BPF_CORE_READ(sk, sk_err);
+	}
+	e = record_reserve(sizeof(*e), RECORD_CONNECT, task);
+	if (!e)
+		return;
+	e->head.serial = serial;
+	e->duration_ns = 0;
+	e->error = -ret;
+	e->family = peer.family;
+	e->port = peer.port;
+	e->type = type;
+	e->pending = 0;
+	e->abandoned = 0;
+	__builtin_memcpy(e->address, peer.address, 16);
+	__builtin_memset(e->path, 0, sizeof(e->path));
+	if (peer.family == AF_UNIX) {
+		u32 len = (u32)args[2] - 2;
+
+		e->port = 0;
+		if (len <= UNIX_PATH_SIZE)
+			bpf_probe_read_user(e->path, len, (void *)(args[1] + 2));
+	}
+	bpf_ringbuf_submit(e, 0);
+}
+
+static __always_inline void connect_state(struct sock *sk, int old_state, int new_state)
+{
+	u64 key = (u64)sk;
+	struct pending *pending;
+	struct connect_record *e;
+	int error;
+
+	if (old_state != TCP_SYN_SENT)
+		return;
+	pending = bpf_map_lookup_elem(&pendings, &key);
+	if (!pending)
+		return;
+	e = bpf_ringbuf_reserve(&ring, sizeof(*e), 0);
+	if (!e) {
+		count_loss(pending->head.span, RECORD_CONNECT);
+	} else {
+		error = BPF_CORE_READ(sk, sk_err);
+		e->head = pending->head;
+		e->head.time_ns = bpf_ktime_get_boot_ns();
+		e->duration_ns = e->head.time_ns - pending->started_ns;
+		e->error = error;
+		e->family = pending->peer.family;
+		e->port = pending->peer.port;
+		e->type = SOCK_STREAM;
+		e->pending = 1;
+		e->abandoned = new_state == TCP_CLOSE && !error;
+		__builtin_memcpy(e->address, pending->peer.address, 16);
+		__builtin_memset(e->path, 0, sizeof(e->path));
+		bpf_ringbuf_submit(e, 0);
+	}
+	bpf_map_delete_elem(&pendings, &key);
+}
+
+#endif

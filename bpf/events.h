@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The one definition of what crosses from the kernel into user space.
+ *
+ * Every record starts with a struct record; `kind` says which struct follows.
+ * Natural alignment without holes: tests/unit/test_records.py compares sizes
+ * and offsets of each field with the decoder in probe/engine/records.py.
+ */
+#ifndef PROBE_EVENTS_H
+#define PROBE_EVENTS_H
+
+#define COMM_SIZE 16
+#define PATH_SIZE 256
+#define LONG_PATH_SIZE 4096
+#define ARGV_SIZE 512
+#define ARGV_COUNT 8
+#define ARG_SIZE 64
+#define UNIX_PATH_SIZE 108
+#define CGROUP_NAME_SIZE 64
+#define CGROUP_DEPTH 4
+#define FOLLOW_UPS 8
+
+enum record_kind {
+	RECORD_NONE,
+	RECORD_FILTER,
+	RECORD_SECCOMP,
+	RECORD_FOLLOW,
+	RECORD_EXEC,
+	RECORD_EXEC_FAILED,
+	RECORD_FORK_FAILED,
+	RECORD_EXIT,
+	RECORD_CONNECT,
+	RECORD_OOM,
+	RECORD_SIGNAL,
+	RECORD_FILE,
+	RECORD_NAMESPACE,
+	RECORD_RECENT,
+	RECORD_KINDS,
+};
+
+/*
+ * How a denial showed. RESULT is a suspicion: the call failed and is not one that
+ * the filters always allow; evaluating them in user space decides.
+ */
+enum seccomp_action {
+	ACTION_RESULT = 1,
+	ACTION_KILL,
+	ACTION_TRAP,
+	ACTION_KILL_THREAD,
+	ACTION_STRICT,
+};
+
+struct record {
+	__u64 time_ns; /* CLOCK_BOOTTIME */
+	__u64 span;    /* 0: no span */
+	__u32 kind;
+	__u32 pid;  /* thread group, as the probe's pid namespace numbers it */
+	__u32 tid;  /* thread, likewise */
+	__u32 ppid; /* the process that created it, even when reparented since */
+	__u32 uid;
+	__u32 mnt_ns; /* inode number */
+	__u32 serial; /* of the seccomp record made by the same call; 0: none */
+	__u32 pad;
+	char comm[COMM_SIZE];
+};
+
+#define FILTER_CHUNK 256
+#define MISSING_COUNT 32
+#define MISSING_SIZE 124
+#define WORDS_COUNT 4
+#define WORDS_SIZE 256
+
+struct filter_instruction {
+	__u16 code;
+	__u8 jump_true;
+	__u8 jump_false;
+	__u32 k;
+};
+
+/* A piece of one filter program (classic BPF, at most 4096 instructions). */
+struct filter_record {
+	struct record head;
+	__u64 filter;   /* address: its name, until another is installed there */
+	__u64 previous; /* the filter it was stacked on; 0: none */
+	__u32 length;   /* of the whole program, in instructions */
+	__u32 offset;   /* of this piece */
+	struct filter_instruction instructions[FILTER_CHUNK];
+};
+
+struct seccomp_record {
+	struct record head;
+	__u64 args[6];
+	__u64 ip;
+	__u64 filter; /* the top of the task's stack */
+	__s64 ret;
+	__u32 syscall;
+	__u32 compat; /* 1: a 32-bit call */
+	__u32 action; /* enum seccomp_action */
+	__u32 pad;
+};
+
+struct follow_up {
+	__u32 syscall;
+	__s32 ret;
+};
+
+/* What the thread did after a denial: its next calls, and how many in all. */
+struct follow_record {
+	struct record head;
+	struct follow_up calls[FOLLOW_UPS];
+	__u64 total;
+	__u32 pad;
+	__u32 ended; /* 1: the thread has exited, so the list is all there is */
+};
+
+struct exec_record {
+	struct record head;
+	__u32 argv_size;
+	__u32 argc;
+	char path[PATH_SIZE];
+	char argv[ARGV_SIZE]; /* NUL-separated */
+};
+
+struct exec_failed_record {
+	struct record head;
+	__s32 error;
+	__s32 dirfd;
+	__u32 flags;
+	__u32 argc; /* how many of argv are filled; an argument may be cut */
+	char cwd[PATH_SIZE];
+	char argv[ARGV_COUNT][ARG_SIZE];
+	char path[LONG_PATH_SIZE];
+};
+
+struct cgroup_limit {
+	__u64 limit;
+	__u64 usage;
+	/* from the limiting cgroup upwards; the root has an empty name */
+	char name[CGROUP_DEPTH][CGROUP_NAME_SIZE];
+};
+
+struct fork_failed_record {
+	struct record head;
+	__s32 error;
+	__u32 syscall;
+	__u64 nproc_limit;
+	struct cgroup_limit pids; /* limit 0: no pids cgroup stands at its limit */
+};
+
+struct exit_record {
+	struct record head;
+	__s32 status;   /* as wait(2) gives it */
+	__u32 real_ppid; /* who will reap it */
+	__u64 started_ns; /* CLOCK_BOOTTIME */
+};
+
+struct connect_record {
+	struct record head;
+	__u64 duration_ns;
+	__s32 error;  /* 0: connected */
+	__u16 family;
+	__u16 port; /* host order */
+	__u16 type; /* SOCK_STREAM ... */
+	__u16 pending; /* 1: connect(2) said EINPROGRESS and this is how it ended */
+	__u32 abandoned; /* 1: closed by its owner before an answer came */
+	__u8 address[16];
+	char path[UNIX_PATH_SIZE];
+};
+
+struct oom_record {
+	struct record head; /* the victim's */
+	__u64 total_vm_pages;
+	__u32 trigger_pid;
+	__u32 pad;
+	struct cgroup_limit memory; /* pages; limit 0: the whole machine */
+};
+
+struct signal_record {
+	struct record head; /* the sender's */
+	__u32 target_pid;
+	__s32 signal;
+	__s32 code;
+	__u32 from_kernel;
+	__u64 target_span;
+	char target_comm[COMM_SIZE];
+};
+
+struct file_record {
+	struct record head;
+	__s32 error;
+	__u32 syscall;
+	__s32 dirfd;
+	__u32 pad;
+	char cwd[PATH_SIZE];
+	char path[LONG_PATH_SIZE];
+};
+
+struct namespace_record {
+	struct record head;
+	__u32 old_mnt_ns;
+	__u32 pad;
+};
+
+struct missing {
+	__u32 syscall;
+	char path[MISSING_SIZE];
+};
+
+/* Rings: the totals only grow, and modulo their sizes they name the next slot. */
+struct recent {
+	__u32 missing_total;
+	__u32 words_total;
+	__u32 words_used; /* of the slot that is being filled */
+	__u32 words_size[WORDS_COUNT];
+	__u32 pad;
+	struct missing missing[MISSING_COUNT];
+	char words[WORDS_COUNT + 1][WORDS_SIZE]; /* the last: slack that the verifier asks for */
+};
+
+/* Goes before the exit record of a process that failed. */
+struct recent_record {
+	struct record head;
+	__u32 of_creator; /* 1: what the process that forked it looked for */
+	__u32 pad;
+	struct recent recent;
+};
+
+/* What the loader decides before the programs are loaded. */
+struct settings {
+	__u32 pid_ns;    /* inode number of the namespace in scope; 0: every task */
+	__u32 self_tgid; /* the probe's own process, in that namespace */
+	__s32 connect_nr;
+	__s32 seccomp_nr;
+	__s32 prctl_nr;
+	__s32 write_nr;
+	__s32 writev_nr;
+	__u32 pad;
+	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
+};
+
+/* Losses are counted per span and record kind. */
+struct loss_key {
+	__u64 span;
+	__u32 kind;
+	__u32 pad;
+};
+
+#endif

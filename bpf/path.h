@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Paths as the task sees them: from a dentry up to the root of its mount namespace. */
+#ifndef PROBE_PATH_H
+#define PROBE_PATH_H
+
+#include "task.h"
+
+#define PATH_DEPTH 32
+
+struct path_buffer {
+	char text[2 * PATH_SIZE]; /* built from the middle backwards; slack for the verifier */
+};
+
+/* Only programs in process context build paths, and those are not preempted by each other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct path_buffer);
+} path_buffers SEC(".maps");
+
+static __always_inline struct mount *mount_of(struct vfsmount *mnt)
+{
+	return (void *)mnt - bpf_core_field_offset(struct mount, mnt);
+}
+
+/*
+ * Builds the path in this CPU's buffer and says where it starts; an over-long
+ * one loses its front. A global function, so that it is verified once and not
+ * at each call; those take numbers, hence the address as one.
+ */
+__noinline u32 path_build(u64 address)
+{
+	struct path *from = (struct path *)address;
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct path_buffer *buffer;
+	struct dentry *dentry, *parent, *root;
+	struct mount *mnt, *mnt_parent, *root_mnt;
+	u32 at = PATH_SIZE - 1, zero = 0, len;
+
+	buffer = bpf_map_lookup_elem(&path_buffers, &zero);
+	if (!buffer)
+		return 0;
+	buffer->text[PATH_SIZE - 1] = 0;
+	dentry = BPF_CORE_READ(from, dentry);
+	mnt = mount_of(BPF_CORE_READ(from, mnt));
+	root = BPF_CORE_READ(task, fs, root.dentry);
+	root_mnt = mount_of(BPF_CORE_READ(task, fs, root.mnt));
+	for (int i = 0; i < PATH_DEPTH; i++) {
+		if (dentry == root && mnt == root_mnt)
+			break;
+		if (dentry == BPF_CORE_READ(mnt, mnt.mnt_root)) {
+			mnt_parent = BPF_CORE_READ(mnt, mnt_parent);
+			if (mnt_parent == mnt)
+				break;
+			dentry = BPF_CORE_READ(mnt, mnt_mountpoint);
+			mnt = mnt_parent;
+			continue;
+		}
+		parent = BPF_CORE_READ(dentry, d_parent);
+		if (parent == dentry)
+			break;
+		len = BPF_CORE_READ(dentry, d_name.len);
+		if (len + 1 > at)
+			break;
+		at = (at - len) & (PATH_SIZE - 1);
+		bpf_probe_read_kernel(&buffer->text[at], len & (PATH_SIZE - 1),
+				      BPF_CORE_READ(dentry, d_name.name));
+		at = (at - 1) & (PATH_SIZE - 1);
+		buffer->text[at] = '/';
+		dentry = parent;
+	}
+	if (at == PATH_SIZE - 1) {
+		at = PATH_SIZE - 2;
+		buffer->text[at] = '/';
+	}
+	return at;
+}
+
+/* Writes the path, NUL-terminated, into out[PATH_SIZE]. */
+static __always_inline void path_text(void *from, char *out)
+{
+	u32 zero = 0, at = path_build((u64)from) & (PATH_SIZE - 1);
+	struct path_buffer *buffer = bpf_map_lookup_elem(&path_buffers, &zero);
+
+	if (buffer)
+		bpf_probe_read_kernel_str(out, PATH_SIZE, &buffer->text[at]);
+}
+
+static __always_inline void cwd_text(struct task_struct *task, char *out)
+{
+	struct fs_struct *fs = BPF_CORE_READ(task, fs);
+
+	if (fs)
+		path_text((void *)fs + bpf_core_field_offset(struct fs_struct, pwd), out);
+}
+
+static __always_inline void file_text(struct file *file, char *out)
+{
+	path_text((void *)file + bpf_core_field_offset(struct file, f_path), out);
+}
+
+static __always_inline struct file *file_of(struct task_struct *task, int fd)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files, *file = NULL;
+
+	if (fd < 0 || (u32)fd >= BPF_CORE_READ(table, max_fds))
+		return NULL;
+	files = BPF_CORE_READ(table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	return file;
+}
+
+#endif

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The programs, one a hook. Each hands over to a sense; a hook that kernels
+ * spell differently has one program a spelling, and the loader keeps the first
+ * that the running kernel accepts (probe/engine/core.py).
+ */
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "connect.h"
+#include "files.h"
+#include "memory.h"
+#include "process.h"
+#include "seccomp.h"
+#include "signals.h"
+
+#define STDERR 2
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* A global function is verified once, by itself; those take numbers only. */
+__noinline int other_result(s64 ret, u32 nr, u32 serial)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call *call;
+	u64 args[6];
+
+	if (nr >= SYSCALLS)
+		return 0;
+	call = bpf_map_lookup_elem(&calls, &nr);
+	if (!call || call->sense == CALL_IGNORED)
+		return 0;
+	regs_args(current_regs(), false, args);
+	switch (call->sense) {
+	case CALL_CONNECT:
+		report_connect(task, args, ret, serial);
+		break;
+	case CALL_EXEC:
+	case CALL_EXECAT:
+		if (ret < 0)
+			report_exec_failed(task, args, call->sense == CALL_EXECAT, ret,
+					   serial);
+		break;
+	case CALL_FORK:
+		if (ret < 0)
+			report_fork_failed(task, nr, ret, serial);
+		break;
+	case CALL_FILE:
+		if (ret < 0)
+			report_file(task, call, nr, args, ret, serial);
+		break;
+	}
+	return 0;
+}
+
+static __always_inline void on_write(struct pt_regs *regs, bool vector, s64 ret)
+{
+	if (regs_arg(regs, 0) == STDERR)
+		keep_words(regs_arg(regs, 1), vector ? regs_arg(regs, 2) : ret, vector);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	int nr = regs_syscall(regs);
+	u32 serial = 0;
+
+	/* The kernel restarts these after a signal; their end is yet to come. */
+	if (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK)
+		return 0;
+	if (task->seccomp.mode)
+		serial = seccomp_exit(task, nr, ret);
+	if (task_in_compat_call(task))
+		return 0;
+	if (ret >= 0 && nr != settings.connect_nr) {
+		if (nr == settings.write_nr || nr == settings.writev_nr)
+			on_write(regs, nr == settings.writev_nr, ret);
+		return 0;
+	}
+	return other_result(ret, nr, serial);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 old = BPF_CORE_READ(parent, nsproxy, mnt_ns, ns.inum);
+
+	inherit(parent, child);
+	if (BPF_CORE_READ(child, nsproxy, mnt_ns, ns.inum) != old)
+		report_namespace(child, old);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	report_exec(task, bprm);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	bool group_exit;
+
+	if (task->flags & PF_KTHREAD)
+		return 0;
+	group_exit = task->signal->flags & SIGNAL_GROUP_EXIT;
+	if (task->seccomp.mode)
+		seccomp_thread_exit(task, group_exit);
+	if (task->signal->live.counter == 0)
+		report_exit(task);
+	return 0;
+}
+
+SEC("tp_btf/signal_generate")
+int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct task_struct *task)
+{
+	return on_signal(signal, info, task);
+}
+
+/* 6.10 replaced the pid by the task (commit 72ba14deb40a). */
+SEC("tp_btf/mark_victim")
+int BPF_PROG(oom_victim_task, struct task_struct *victim)
+{
+	report_oom(victim);
+	return 0;
+}
+
+SEC("tp_btf/mark_victim")
+int BPF_PROG(oom_victim_pid, int pid)
+{
+	report_oom_pid(pid);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(sock_state, struct sock *sk, int old_state, int new_state)
+{
+	connect_state(sk, old_state, new_state);
+	return 0;
+}

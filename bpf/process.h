@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Processes: programs started, starts and forks that failed, exits. */
+#ifndef PROBE_PROCESS_H
+#define PROBE_PROCESS_H
+
+#include "cgroup.h"
+#include "recent.h"
+#include "seccomp.h"
+
+#define AT_FDCWD -100
+
+static __always_inline void report_exec(struct task_struct *task, struct linux_binprm *bprm)
+{
+	struct exec_record *e = record_reserve(sizeof(*e), RECORD_EXEC, task);
+	unsigned long start, end;
+	u32 size, tgid = task->tgid;
+
+	/* Another program runs from here on: what the last one missed is of no interest. */
+	bpf_map_delete_elem(&recents, &tgid);
+	if (!e)
+		return;
+	e->argc = BPF_CORE_READ(bprm, argc);
+	e->argv_size = 0;
+	bpf_probe_read_kernel_str(e->path, sizeof(e->path), BPF_CORE_READ(bprm, filename));
+	start = BPF_CORE_READ(task, mm, arg_start);
+	end = BPF_CORE_READ(task, mm, arg_end);
+	size = end - start < ARGV_SIZE ? end - start : ARGV_SIZE;
+	if (size <= ARGV_SIZE && !bpf_probe_read_user(e->argv, size, (void *)start))
+		e->argv_size = size;
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* The arguments of a call that failed are still where the caller put them; each its own slot. */
+static __always_inline void read_argv(struct exec_failed_record *e, u64 argv)
+{
+	u64 arg;
+
+	for (int i = 0; i < ARGV_COUNT; i++) {
+		e->argv[i][0] = 0;
+		arg = 0;
+		bpf_probe_read_user(&arg, sizeof(arg), (void *)(argv + i * sizeof(arg)));
+		if (!arg)
+			break;
+		if (bpf_probe_read_user_str(e->argv[i], ARG_SIZE, (void *)arg) < 0)
+			break;
+		e->argc = i + 1;
+	}
+}
+
+static __always_inline void report_exec_failed(struct task_struct *task, u64 args[6], bool at,
+					       s64 ret, u32 serial)
+{
+	struct exec_failed_record *e =
+		record_reserve(sizeof(*e), RECORD_EXEC_FAILED, task);
+	struct file *file;
+
+	if (!e)
+		return;
+	e->head.serial = serial;
+	e->error = -ret;
+	e->dirfd = at ? (s32)args[0] : AT_FDCWD;
+	e->flags = at ? args[4] : 0;
+	e->cwd[0] = 0;
+	e->path[0] = 0;
+	bpf_probe_read_user_str(e->path, sizeof(e->path), (void *)(at ? args[1] : args[0]));
+	e->argc = 0;
+	read_argv(e, at ? args[2] : args[1]);
+	if (e->path[0] != '/') {
+		file = at ? file_of(task, (s32)args[0]) : NULL;
+		if (file)
+			file_text(file, e->cwd);
+		else
+			cwd_text(task, e->cwd);
+	}
+	/* The reason is on the disk, so whoever looks must look at once. */
+	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline void report_fork_failed(struct task_struct *task, u32 nr, s64 ret,
+					       u32 serial)
+{
+	struct fork_failed_record *e = record_reserve(sizeof(*e), RECORD_FORK_FAILED, task);
+
+	if (!e)
+		return;
+	e->head.serial = serial;
+	e->error = -ret;
+	e->syscall = nr;
+	e->nproc_limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_cur);
+	pids_limit(task, &e->pids);
+	bpf_ringbuf_submit(e, 0);
+}
+
+static __always_inline void report_exit(struct task_struct *task)
+{
+	struct exit_record *e;
+	struct signal_struct *signal = task->signal;
+	s32 status;
+
+	/* task_struct.exit_code is set by now; a group exit's code overrides it (wait_task_zombie). */
+	if (signal->flags & SIGNAL_GROUP_EXIT)
+		status = signal->group_exit_code;
+	else
+		status = BPF_CORE_READ(task, group_leader, exit_code);
+	report_recent(task, status);
+	e = record_reserve(sizeof(*e), RECORD_EXIT, task);
+	if (!e)
+		return;
+	e->status = status;
+	e->real_ppid = task_real_ppid(task);
+	e->started_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	bpf_ringbuf_submit(e, 0);
+}
+
+static __always_inline void inherit(struct task_struct *parent, struct task_struct *child)
+{
+	struct task_state *from = task_state(parent), *to;
+	bool thread = parent->signal == child->signal;
+
+	if (!from || !from->span)
+		return;
+	to = task_state_create(child);
+	if (!to)
+		return;
+	to->span = from->span;
+	to->creator = thread ? from->creator : task_tgid(parent);
+}
+
+static __always_inline void report_namespace(struct task_struct *task, u32 old)
+{
+	struct namespace_record *e = record_reserve(sizeof(*e), RECORD_NAMESPACE, task);
+
+	if (!e)
+		return;
+	e->old_mnt_ns = old;
+	e->pad = 0;
+	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a process looked for in vain and said on stderr last.
+ *
+ * Programs probe for files all the time, and most of what they print is of no
+ * interest: so it stays in the kernel, and leaves only with a process that failed.
+ */
+#ifndef PROBE_RECENT_H
+#define PROBE_RECENT_H
+
+#include "path.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32); /* thread group, in the initial pid namespace */
+	__type(value, struct recent);
+} recents SEC(".maps");
+
+/* A new map value must not be built on the 512-byte stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct recent);
+} no_recent SEC(".maps");
+
+static __always_inline struct recent *recent_of_current(void)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
+	struct recent *recent = bpf_map_lookup_elem(&recents, &tgid), *empty;
+
+	if (recent)
+		return recent;
+	empty = bpf_map_lookup_elem(&no_recent, &zero);
+	if (empty)
+		bpf_map_update_elem(&recents, &tgid, empty, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&recents, &tgid);
+}
+
+static __always_inline void keep_missing(u64 path, u32 nr)
+{
+	struct recent *recent = recent_of_current();
+	struct missing *missing;
+
+	if (!recent)
+		return;
+	missing = &recent->missing[recent->missing_total & (MISSING_COUNT - 1)];
+	if (bpf_probe_read_user_str(missing->path, sizeof(missing->path), (void *)path) <= 1)
+		return;
+	missing->syscall = nr;
+	recent->missing_total++;
+}
+
+/* Small pieces share a slot: many runtimes print an error in a dozen writes. */
+static __always_inline void keep_piece(struct recent *recent, u64 from, u32 size)
+{
+	u32 at = recent->words_used, slot = recent->words_total & (WORDS_COUNT - 1);
+
+	if (size == 0 || size > WORDS_SIZE)
+		return;
+	if (at + size > WORDS_SIZE) {
+		recent->words_total++;
+		slot = recent->words_total & (WORDS_COUNT - 1);
+		at = 0;
+	}
+	bpf_probe_read_user(&recent->words[slot][at & (WORDS_SIZE - 1)], size, (void *)from);
+	recent->words_size[slot] = at + size;
+	recent->words_used = at + size;
+}
+
+static __always_inline void keep_text(struct recent *recent, u64 from, u64 size)
+{
+	u32 piece;
+
+	if (size > WORDS_COUNT * WORDS_SIZE) {
+		from += size - WORDS_COUNT * WORDS_SIZE;
+		size = WORDS_COUNT * WORDS_SIZE;
+	}
+	for (int i = 0; i < WORDS_COUNT; i++) {
+		piece = size < WORDS_SIZE ? size : WORDS_SIZE;
+		keep_piece(recent, from, piece);
+		from += piece;
+		size -= piece;
+	}
+}
+
+struct iovec_bytes {
+	u64 base;
+	u64 length;
+};
+
+#define IOVECS 3
+
+__noinline int keep_words(u64 buffer, u64 count, u32 vector)
+{
+	struct recent *recent = recent_of_current();
+	struct iovec_bytes part;
+
+	if (!recent)
+		return 0;
+	if (!vector) {
+		keep_text(recent, buffer, count);
+		return 0;
+	}
+	for (int i = 0; i < IOVECS; i++) {
+		if (i >= count || bpf_probe_read_user(&part, sizeof(part),
+						      (void *)(buffer + i * sizeof(part))))
+			return 0;
+		keep_text(recent, part.base, part.length);
+	}
+	return 0;
+}
+
+static __always_inline void emit_recent(struct task_struct *task, struct recent *recent,
+					u32 of_creator)
+{
+	struct recent_record *e = record_reserve(sizeof(*e), RECORD_RECENT, task);
+
+	if (!e)
+		return;
+	e->of_creator = of_creator;
+	e->pad = 0;
+	bpf_probe_read_kernel(&e->recent, sizeof(e->recent), recent);
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* A shell looks a program up before it forks, so the child's creator knows what was missing. */
+static __always_inline void report_recent(struct task_struct *task, bool failed)
+{
+	u32 tgid = task->tgid, creator = BPF_CORE_READ(task, real_parent, tgid);
+	struct recent *recent = bpf_map_lookup_elem(&recents, &tgid), *theirs;
+	bool knows = false;
+
+	if (recent) {
+		knows = recent->missing_total;
+		if (failed)
+			emit_recent(task, recent, 0);
+		bpf_map_delete_elem(&recents, &tgid);
+	}
+	if (!failed || knows)
+		return;
+	theirs = bpf_map_lookup_elem(&recents, &creator);
+	if (theirs && theirs->missing_total)
+		emit_recent(task, theirs, 1);
+}
+
+#endif

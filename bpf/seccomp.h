@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Denials by a seccomp filter.
+ *
+ * A call that a filter refuses with an errno shows in sys_exit alone, and looks
+ * there like one that the kernel itself refused. Two things tell them apart
+ * without a second hook on every call (sys_enter would double the cost):
+ * the kernel's bitmap of calls that the stack always allows, and, for the rest,
+ * the filter programs themselves. Those leave the kernel once each, before the
+ * first suspicion that needs them; user space evaluates them.
+ */
+#ifndef PROBE_SECCOMP_H
+#define PROBE_SECCOMP_H
+
+#include "task.h"
+
+#define FILTER_STACK 8
+#define FILTER_PIECES 16 /* BPF_MAXINSNS / FILTER_CHUNK */
+
+u32 last_serial = 0;
+
+/* Filters that user space has, by address. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u8);
+} known_filters SEC(".maps");
+
+/* A set bit proves that the whole filter stack always allows this call (since 5.11). */
+static __always_inline bool always_allowed(struct task_struct *task, u32 nr)
+{
+	struct seccomp_filter *filter = task->seccomp.filter;
+	unsigned long word = 0;
+	u32 cache;
+
+	if (!filter || nr >= SYSCALLS || !bpf_core_field_exists(filter->cache))
+		return false;
+	if (task_in_compat_call(task))
+		cache = bpf_core_field_offset(filter->cache.allow_compat);
+	else
+		cache = bpf_core_field_offset(filter->cache.allow_native);
+	bpf_probe_read_kernel(&word, sizeof(word),
+			      (void *)filter + cache + (nr / 64) * sizeof(word));
+	return word & (1UL << (nr % 64));
+}
+
+/* Global functions are verified once each, not at every call; those take numbers only. */
+
+/* Zero where a piece found no room. */
+__noinline int report_filter(u64 address)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct seccomp_filter *filter = (struct seccomp_filter *)address;
+	struct sock_fprog_kern *program = BPF_CORE_READ(filter, prog, orig_prog);
+	void *instructions = BPF_CORE_READ(program, filter);
+	u32 length = BPF_CORE_READ(program, len);
+	struct filter_record *e;
+
+	for (u32 i = 0; i < FILTER_PIECES; i++) {
+		if (i * FILTER_CHUNK >= length)
+			break;
+		e = record_reserve(sizeof(*e), RECORD_FILTER, task);
+		if (!e)
+			return 0;
+		e->filter = (u64)filter;
+		e->previous = (u64)BPF_CORE_READ(filter, prev);
+		e->length = length;
+		e->offset = i * FILTER_CHUNK;
+		/* The last piece reads past the end of the program; its length tells. */
+		bpf_probe_read_kernel(e->instructions, sizeof(e->instructions),
+				      instructions + i * sizeof(e->instructions));
+		bpf_ringbuf_submit(e, 0);
+	}
+	return 1;
+}
+
+__noinline int report_filters(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct seccomp_filter *filter = BPF_CORE_READ(task, seccomp.filter);
+	u64 key;
+	u8 one = 1;
+
+	for (int i = 0; i < FILTER_STACK && filter; i++) {
+		key = (u64)filter;
+		if (!bpf_map_lookup_elem(&known_filters, &key) && report_filter(key))
+			bpf_map_update_elem(&known_filters, &key, &one, BPF_ANY);
+		filter = BPF_CORE_READ(filter, prev);
+	}
+	return 0;
+}
+
+/* Returns the serial that ties other records of the same call to this one. */
+__noinline u32 report_denial(u32 nr, u32 action, s64 ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = current_regs();
+	struct task_state *state;
+	struct seccomp_record *e;
+	bool compat = task_in_compat_call(task);
+	u32 serial = __sync_fetch_and_add(&last_serial, 1) + 1;
+
+	report_filters();
+	e = record_reserve(sizeof(*e), RECORD_SECCOMP, task);
+	if (!e)
+		return 0;
+	regs_args(regs, compat, e->args);
+	e->head.serial = serial;
+	e->ip = regs_ip(regs);
+	e->filter = (u64)task->seccomp.filter;
+	e->ret = ret;
+	e->syscall = nr;
+	e->compat = compat;
+	e->action = action;
+	e->pad = 0;
+	bpf_ringbuf_submit(e, 0);
+	state = task_state_create(task);
+	if (state) {
+		state->serial = serial;
+		state->followed = 0;
+		state->calls = 0;
+	}
+	return serial;
+}
+
+static __always_inline void report_follow(struct task_struct *task, struct task_state *state,
+					  u32 ended)
+{
+	struct follow_record *e = record_reserve(sizeof(*e), RECORD_FOLLOW, task);
+
+	if (!e)
+		return;
+	__builtin_memcpy(e->calls, state->next, sizeof(e->calls));
+	e->total = state->calls;
+	e->head.serial = state->serial;
+	e->pad = 0;
+	e->ended = ended;
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* What does the thread do after the denial? */
+static __always_inline void follow(struct task_struct *task, struct task_state *state, u32 nr,
+				   s64 ret)
+{
+	u32 at = state->followed;
+
+	state->calls++;
+	if (at >= FOLLOW_UPS)
+		return;
+	state->next[at].syscall = nr;
+	state->next[at].ret = ret;
+	state->followed = at + 1;
+	if (at + 1 == FOLLOW_UPS)
+		report_follow(task, state, 0);
+}
+
+/* A filter installed where an earlier one was freed must not pass for it. */
+static __always_inline void seccomp_installed(struct task_struct *task)
+{
+	u64 key = (u64)task->seccomp.filter;
+
+	bpf_map_delete_elem(&known_filters, &key);
+}
+
+/* Could this result be a filter's? Returns the serial of the suspicion, or 0. */
+static __always_inline u32 seccomp_exit(struct task_struct *task, int nr, s64 ret)
+{
+	struct task_state *state;
+
+	state = task_state(task);
+	if (state && state->serial)
+		follow(task, state, nr, ret);
+	if (ret >= 0) {
+		if (nr == settings.seccomp_nr || nr == settings.prctl_nr)
+			seccomp_installed(task);
+		return 0; /* KILL and TRAP leave the call's number here; the signal tells */
+	}
+	if (nr < 0 || always_allowed(task, nr))
+		return 0;
+	return report_denial(nr, ACTION_RESULT, ret);
+}
+
+static __always_inline void seccomp_signal(struct task_struct *task, struct kernel_siginfo *info)
+{
+	void *handler = BPF_CORE_READ(task, sighand, action[SIGSYS - 1].sa.sa_handler);
+
+	/* A kill resets the handler before it sends the signal (force_sig_seccomp). */
+	report_denial(BPF_CORE_READ(info, _sifields._sigsys._syscall),
+		      handler ? ACTION_TRAP : ACTION_KILL, 0);
+}
+
+/* KILL_THREAD among other threads and strict mode end in do_exit, with no signal to see. */
+static __always_inline void seccomp_thread_exit(struct task_struct *task, bool group_exit)
+{
+	struct task_state *state = task_state(task);
+	u32 action = 0;
+
+	if (!group_exit && (task->exit_code & 0x7f) == SIGSYS)
+		action = ACTION_KILL_THREAD;
+	else if (!group_exit && task->seccomp.mode == SECCOMP_MODE_STRICT &&
+		 task->exit_code == SIGKILL)
+		action = ACTION_STRICT;
+	if (action)
+		report_denial(regs_syscall(current_regs()), action, 0);
+	else if (state && state->serial)
+		report_follow(task, state, 1);
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Signals that end a process: who sent them to whom. */
+#ifndef PROBE_SIGNALS_H
+#define PROBE_SIGNALS_H
+
+#include "seccomp.h"
+
+#define SIGTERM 15
+#define SIGXCPU 24
+#define SIGXFSZ 25
+
+/* SEND_SIG_NOINFO and SEND_SIG_PRIV are small numbers in the place of a pointer. */
+static __always_inline bool has_siginfo(struct kernel_siginfo *info)
+{
+	return (u64)info > 1;
+}
+
+static __always_inline void report_signal(int signal, struct kernel_siginfo *info,
+					  struct task_struct *target)
+{
+	struct task_struct *sender = bpf_get_current_task_btf();
+	struct signal_record *e;
+	struct task_state *state = task_state(target);
+	u32 pid = task_tgid(target);
+	u32 from_kernel = (u64)info == 1;
+	s32 code = 0;
+
+	if (!pid)
+		return;
+	if (has_siginfo(info)) {
+		code = BPF_CORE_READ(info, si_code);
+		from_kernel = code > 0;
+	}
+	/* The sender may be out of scope, so the target's span is what counts. */
+	e = bpf_ringbuf_reserve(&ring, sizeof(*e), 0);
+	if (!e) {
+		count_loss(state ? state->span : 0, RECORD_SIGNAL);
+		return;
+	}
+	__builtin_memset(&e->head, 0, sizeof(e->head));
+	identify(&e->head, RECORD_SIGNAL, sender);
+	e->head.kind = RECORD_SIGNAL;
+	e->head.time_ns = bpf_ktime_get_boot_ns();
+	e->target_pid = pid;
+	e->signal = signal;
+	e->code = code;
+	e->from_kernel = from_kernel;
+	e->target_span = state ? state->span : 0;
+	BPF_CORE_READ_STR_INTO(&e->target_comm, target, comm);
+	bpf_ringbuf_submit(e, 0);
+}
+
+static __always_inline int on_signal(int signal, struct kernel_siginfo *info,
+				     struct task_struct *task)
+{
+	if (signal == SIGSYS && has_siginfo(info) && BPF_CORE_READ(info, si_code) == SYS_SECCOMP)
+		seccomp_signal(task, info);
+	else if (signal == SIGKILL || signal == SIGTERM || signal == SIGXCPU || signal == SIGXFSZ)
+		report_signal(signal, info, task);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Whose task is it: scope, span, identity; and the ring that records leave by. */
+#ifndef PROBE_TASK_H
+#define PROBE_TASK_H
+
+#include "arch.h"
+#include "events.h"
+#include <bpf/bpf_helpers.h>
+
+#define PID_LEVELS 8
+#define SYSCALLS 512
+
+const volatile struct settings settings SEC(".rodata.settings") = {};
+
+/*
+ * What is remembered of one thread. The span is set from user space through a
+ * pidfd and handed down at fork; the rest follows the thread after a denial.
+ */
+struct task_state {
+	u64 span;
+	u64 calls; /* since the denial */
+	struct follow_up next[FOLLOW_UPS];
+	u32 creator;  /* the process that forked this one */
+	u32 serial;   /* of the denial that is being followed; 0: none */
+	u32 followed; /* how many of `next` are filled */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct loss_key);
+	__type(value, u64);
+} losses SEC(".maps");
+
+static __always_inline struct task_state *task_state(struct task_struct *task)
+{
+	return bpf_task_storage_get(&tasks, task, NULL, 0);
+}
+
+static __always_inline struct task_state *task_state_create(struct task_struct *task)
+{
+	return bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* The number of `pid` in the probe's pid namespace; 0 where it is not visible there. */
+__noinline u32 pid_in_scope(u64 address)
+{
+	struct pid *pid = (struct pid *)address;
+	struct upid upid;
+	u32 level;
+
+	if (!pid)
+		return 0;
+	level = BPF_CORE_READ(pid, level);
+	for (u32 i = 0; i < PID_LEVELS; i++) {
+		if (i > level)
+			break;
+		bpf_core_read(&upid, sizeof(upid),
+			      (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+				      i * bpf_core_type_size(struct upid));
+		if (!settings.pid_ns || BPF_CORE_READ(upid.ns, ns.inum) == settings.pid_ns)
+			return upid.nr;
+	}
+	return 0;
+}
+
+static __always_inline u32 task_tid(struct task_struct *task)
+{
+	return pid_in_scope((u64)BPF_CORE_READ(task, thread_pid));
+}
+
+static __always_inline u32 task_tgid(struct task_struct *task)
+{
+	return pid_in_scope((u64)BPF_CORE_READ(task, group_leader, thread_pid));
+}
+
+static __always_inline u32 task_real_ppid(struct task_struct *task)
+{
+	return pid_in_scope((u64)BPF_CORE_READ(task, real_parent, group_leader, thread_pid));
+}
+
+/* False where the task lies outside the probe's scope or is the probe itself. */
+static __always_inline bool identify(struct record *head, u32 kind, struct task_struct *task)
+{
+	struct task_state *state;
+
+	head->pid = task_tgid(task);
+	if (!head->pid || head->pid == settings.self_tgid)
+		return false;
+	state = task_state(task);
+	head->time_ns = bpf_ktime_get_boot_ns();
+	head->kind = kind;
+	head->span = state ? state->span : 0;
+	head->tid = task_tid(task);
+	head->ppid = state && state->creator ? state->creator : task_real_ppid(task);
+	head->serial = 0;
+	head->pad = 0;
+	head->uid = BPF_CORE_READ(task, cred, uid.val);
+	head->mnt_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
+	BPF_CORE_READ_STR_INTO(&head->comm, task, comm);
+	return true;
+}
+
+static __noinline void count_loss(u64 span, u32 kind)
+{
+	struct loss_key key = { .span = span, .kind = kind };
+	u64 one = 1, *count;
+
+	count = bpf_map_lookup_elem(&losses, &key);
+	if (!count) {
+		if (!bpf_map_update_elem(&losses, &key, &one, BPF_NOEXIST))
+			return;
+		count = bpf_map_lookup_elem(&losses, &key);
+		if (!count)
+			return;
+	}
+	__sync_fetch_and_add(count, 1);
+}
+
+/* A place in the ring, its head filled in; NULL when out of scope or full (counted). */
+static __always_inline void *record_reserve(u64 size, u32 kind, struct task_struct *task)
+{
+	struct record head = {};
+	struct record *place;
+
+	if (!identify(&head, kind, task))
+		return NULL;
+	place = bpf_ringbuf_reserve(&ring, size, 0);
+	if (!place) {
+		count_loss(head.span, kind);
+		return NULL;
+	}
+	*place = head;
+	return place;
+}
+
+#endif

@@ -1,0 +1,46 @@
+"""What could be seen: the senses of an engine, and what was lost on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SENSES = ("seccomp", "exec", "fork", "connect", "dns", "oom", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Each sense is "full", "partial: why" or "none: why"."""
+
+    engine: str
+    senses: dict[str, str]
+    attribution: str = "exact"  # exact, cgroup or time
+
+    def shut(self) -> dict[str, str]:
+        """The senses that are not full, with the reason."""
+        return {sense: state for sense, state in self.senses.items() if state != "full"}
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "engine": self.engine,
+            "senses": dict(self.senses),
+            "attribution": self.attribution,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Events that were not delivered, by the sense they belonged to."""
+
+    by_sense: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_sense.values())
+
+    def as_json(self) -> dict[str, object]:
+        return {"total": self.total, "by_sense": dict(self.by_sense)}
+
+
+def blind(reason: str) -> Coverage:
+    """The coverage where no engine runs."""
+    return Coverage("none", {sense: f"none: {reason}" for sense in SENSES}, "time")

@@ -1,0 +1,8 @@
+"""Why did it fail? Pure functions from what is known of one span to ranked causes."""
+
+from __future__ import annotations
+
+from probe.diagnose.case import Case, Dismissal, Explanation, Finding
+from probe.diagnose.explain import explain
+
+__all__ = ["Case", "Dismissal", "Explanation", "Finding", "explain"]

@@ -1,0 +1,64 @@
+"""What goes into an explanation, and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from probe.coverage import Coverage, Losses
+from probe.events import Event, JsonObject
+from probe.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything that is known of one span. `events` are its own, in order of time."""
+
+    span: Span
+    events: tuple[Event, ...]
+    coverage: Coverage
+    losses: Losses = field(default_factory=Losses)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One possible cause: an id of probe.causes, the events it rests on, and words for it."""
+
+    cause: str
+    confidence: float
+    summary: str
+    advice: str
+    evidence: tuple[str, ...] = ()
+
+    def as_json(self) -> JsonObject:
+        from probe.causes import CAUSES
+
+        cause = CAUSES[self.cause]
+        return {
+            "cause": self.cause,
+            "layer": cause.layer,
+            "primitive": cause.primitive,
+            "confidence": round(self.confidence, 3),
+            "summary": self.summary,
+            "advice": self.advice,
+            "evidence": list(self.evidence),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissal:
+    """An event that looks like a cause and is none, with the reason."""
+
+    event: str
+    reason: str
+
+    def as_json(self) -> JsonObject:
+        return {"event": self.event, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`verdict` is None when the span passed."""
+
+    verdict: Finding | None
+    alternatives: tuple[Finding, ...] = ()
+    dismissed: tuple[Dismissal, ...] = ()

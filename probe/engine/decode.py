@@ -1,0 +1,327 @@
+"""From the kernel's records to events."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import sys
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from probe import abi
+from probe.engine import records
+from probe.engine.filters import Filters, seccomp_data
+from probe.events import Connect, Event, Exec, Exit, File, Fork, Oom, Seccomp, Signal
+
+HOLD_S = 1.0  # how long a denial waits to learn what its thread did next
+_HELD_MAX = 1024
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_AT_FDCWD = -100
+_UNLIMITED = 1 << 62
+_ACTIONS = {
+    records.ACTION_KILL: "kill_process",
+    records.ACTION_TRAP: "trap",
+    records.ACTION_KILL_THREAD: "kill_thread",
+    records.ACTION_STRICT: "strict",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recent:
+    """What a process said on stderr and looked for in vain, the last of it."""
+
+    words: str = ""
+    missing: tuple[str, ...] = ()
+
+
+def recent_from(record: records.Recent) -> Recent:
+    """Unrolls the two rings, oldest first; the same path in a row once."""
+    first = max(0, record.missing_total - records.MISSING_COUNT)
+    slots = (i % records.MISSING_COUNT for i in range(first, record.missing_total))
+    paths = [text(record.missing[slot].path) for slot in slots]
+    first = max(0, record.words_total + 1 - records.WORDS_COUNT)
+    words = b"".join(
+        ctypes_bytes(record, "words")[slot * records.WORDS_SIZE :][: record.words_size[slot]]
+        for slot in (i % records.WORDS_COUNT for i in range(first, record.words_total + 1))
+    )
+    return Recent(text(words).replace("\0", ""), tuple(dict.fromkeys(paths)))
+
+
+def text(raw: bytes) -> str:
+    """Bytes of a workload as text; what is not UTF-8 survives as escapes."""
+    return raw.decode(errors="backslashreplace")
+
+
+class Decoder:
+    """Turns records into events, in the order in which the kernel made them.
+
+    A denial is held until its thread's next calls are known, so that it leaves
+    complete; `ready` gives what needs no more waiting.
+    """
+
+    def __init__(self, machine: str) -> None:
+        self._machine = machine
+        self._filters = Filters()
+        self._programs: OrderedDict[int, str] = OrderedDict()
+        self._held: OrderedDict[int, Seccomp] = OrderedDict()
+        self._recents: dict[int, Recent] = {}
+        self._denied: deque[int] = deque(maxlen=256)
+        self._next_sequence = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self._boot_offset = 0
+        self._ready: list[Event] = []
+        self._handlers: dict[type, Callable[..., Event | None]] = {
+            records.FilterRecord: self._filter,
+            records.SeccompRecord: self._seccomp,
+            records.FollowRecord: self._follow,
+            records.ExecRecord: self._exec,
+            records.ExecFailedRecord: self._exec_failed,
+            records.ForkFailedRecord: self._fork_failed,
+            records.ExitRecord: self._exit,
+            records.ConnectRecord: self._connect,
+            records.OomRecord: self._oom,
+            records.SignalRecord: self._signal,
+            records.FileRecord: self._file,
+            records.NamespaceRecord: lambda record: None,
+            records.RecentRecord: self._recent,
+        }
+
+    def feed(self, raw: bytes) -> None:
+        """Takes one record."""
+        kind = int.from_bytes(raw[16:20], sys.byteorder)
+        record_type = records.KINDS[kind]
+        record = record_type.from_buffer_copy(raw)
+        head = record.head
+        if head.serial in self._denied and record_type not in (
+            records.SeccompRecord,
+            records.FollowRecord,
+        ):
+            return  # the filter's answer, not the kernel's own
+        event = self._handlers[record_type](record)
+        if event is not None:
+            self._ready.append(event)
+
+    def ready(self, everything: bool = False) -> list[Event]:
+        """Events in the order of their time; `everything` empties the held ones too."""
+        now = time.time_ns()
+        self._boot_offset = now - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        for serial, held in list(self._held.items()):
+            if everything or held.time_ns < now - HOLD_S * 1e9 or len(self._held) > _HELD_MAX:
+                self._ready.append(self._held.pop(serial))
+            else:
+                break
+        ready, self._ready = self._ready, []
+        ready.sort(key=lambda event: event.time_ns)
+        return ready
+
+    def _base(self, head: records.Record) -> dict[str, object]:
+        if not self._boot_offset:
+            self._boot_offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self._next_sequence += 1
+        return {
+            "sequence": self._next_sequence,
+            "time_ns": head.time_ns + self._boot_offset,
+            "pid": head.pid,
+            "tid": head.tid,
+            "ppid": head.ppid,
+            "uid": head.uid,
+            "comm": text(head.comm),
+            "exe": self._program(head.pid, head.ppid),
+            "span": head.span,
+            "mnt_ns": head.mnt_ns,
+        }
+
+    def _program(self, pid: int, ppid: int) -> str:
+        known = self._programs.get(pid)
+        if known is None:
+            try:
+                known = os.readlink(f"/proc/{pid}/exe")
+            except OSError:
+                known = self._programs.get(ppid, "")
+            self._remember_program(pid, known)
+        return known
+
+    def _remember_program(self, pid: int, path: str) -> None:
+        self._programs[pid] = path
+        if len(self._programs) > 65536:
+            self._programs.popitem(last=False)
+
+    def _filter(self, record: records.FilterRecord) -> None:
+        piece = [(i.code, i.jump_true, i.jump_false, i.k) for i in record.instructions]
+        self._filters.add_piece(
+            record.filter, record.previous, record.length, record.offset, piece
+        )
+
+    def _seccomp(self, record: records.SeccompRecord) -> Event | None:
+        machine = abi.COMPAT[self._machine] if record.compat else self._machine
+        args = tuple(record.args)
+        data = seccomp_data(record.syscall, abi.AUDIT_ARCH[machine], record.ip, args)
+        answer = self._filters.evaluate(
+            record.filter, record.syscall, abi.AUDIT_ARCH[machine], record.ip, args
+        )
+        if record.action == records.ACTION_RESULT:
+            if answer is None or not answer.refuses:
+                return None
+            action, errno = answer.action, abi.errno_name(-record.ret)
+            self._denied.append(record.head.serial)
+        else:
+            action, errno = _ACTIONS[record.action], None
+            if answer is not None and answer.refuses:
+                action = answer.action
+        rule = self._filters.rule(record.filter, answer, data) if answer else None
+        self._held[record.head.serial] = Seccomp(
+            **self._base(record.head),  # type: ignore[arg-type]
+            syscall=abi.syscall_name(record.syscall, machine),
+            args=args,
+            action=action,
+            errno=errno,
+            filter=rule,
+        )
+        return None
+
+    def _follow(self, record: records.FollowRecord) -> Event | None:
+        held = self._held.get(record.head.serial)
+        if held is None:
+            return None
+        count = min(record.total, records.FOLLOW_UPS)
+        calls = tuple(self._call(follow) for follow in record.calls[:count])
+        after = record.total if record.ended else None
+        complete = dataclasses.replace(held, next=calls, calls_after=after)
+        if not record.ended:
+            self._held[record.head.serial] = complete
+            return None
+        del self._held[record.head.serial]
+        return complete
+
+    def _call(self, follow: records.FollowUp) -> str:
+        name = abi.syscall_name(follow.syscall, self._machine)
+        ret = follow.ret
+        return f"{name}=-{abi.errno_name(-ret)}" if -4096 < ret < 0 else f"{name}={ret}"
+
+    def _exec(self, record: records.ExecRecord) -> Event:
+        path = text(record.path)
+        self._remember_program(record.head.pid, path)
+        argv = ctypes_bytes(record, "argv")[: record.argv_size].split(b"\0")
+        return Exec(
+            **self._base(record.head),  # type: ignore[arg-type]
+            path=path,
+            argv=tuple(text(argument) for argument in argv[: record.argc]),
+        )
+
+    def _exec_failed(self, record: records.ExecFailedRecord) -> Event:
+        return Exec(
+            **self._base(record.head),  # type: ignore[arg-type]
+            path=text(record.path),
+            argv=tuple(text(argument.value) for argument in record.argv[: record.argc]),
+            cwd=text(record.cwd) or None,
+            errno=abi.errno_name(record.error),
+        )
+
+    def _fork_failed(self, record: records.ForkFailedRecord) -> Event:
+        full = record.pids.limit > 0
+        limit = record.nproc_limit
+        return Fork(
+            **self._base(record.head),  # type: ignore[arg-type]
+            syscall=abi.syscall_name(record.syscall, self._machine),
+            errno=abi.errno_name(record.error),
+            cgroup=cgroup_path(record.pids) if full else None,
+            pids_max=record.pids.limit if full else None,
+            pids_current=record.pids.usage if full else None,
+            nproc_limit=limit if limit < _UNLIMITED else None,
+        )
+
+    def _recent(self, record: records.RecentRecord) -> None:
+        recent = recent_from(record.recent)
+        own = self._recents.get(record.head.pid, Recent())
+        if record.of_creator:
+            recent = dataclasses.replace(own, missing=recent.missing)
+        self._recents[record.head.pid] = recent
+
+    def _exit(self, record: records.ExitRecord) -> Event:
+        base = self._base(record.head)
+        recent = self._recents.pop(record.head.pid, Recent())
+        self._programs.pop(record.head.pid, None)
+        signal = record.status & 0x7F
+        return Exit(
+            **base,  # type: ignore[arg-type]
+            code=None if signal else record.status >> 8 & 0xFF,
+            signal=abi.signal_name(signal) if signal else None,
+            duration_s=(record.head.time_ns - record.started_ns) / 1e9,
+            reaper=record.real_ppid,
+            last_words=recent.words or None,
+            missing=recent.missing,
+        )
+
+    def _connect(self, record: records.ConnectRecord) -> Event:
+        family = abi.FAMILIES.get(record.family, f"family_{record.family}")
+        address, port = self._peer(record)
+        return Connect(
+            **self._base(record.head),  # type: ignore[arg-type]
+            family=family,
+            address=address,
+            port=port,
+            protocol=abi.SOCKET_TYPES.get(record.type, f"type_{record.type}"),
+            errno=abi.errno_name(record.error) if record.error else None,
+            abandoned=True if record.abandoned else None,
+            duration_s=record.duration_ns / 1e9 if record.pending else None,
+        )
+
+    @staticmethod
+    def _peer(record: records.ConnectRecord) -> tuple[str, int | None]:
+        raw = bytes(record.address)
+        if record.family == socket.AF_INET:
+            return socket.inet_ntop(socket.AF_INET, raw[:4]), record.port
+        if record.family == socket.AF_INET6:
+            return socket.inet_ntop(socket.AF_INET6, raw), record.port
+        path = ctypes_bytes(record, "path")
+        if path[:1] == b"\0":
+            name = path[1:].rstrip(b"\0")
+            return ("@" + text(name) if name else ""), None
+        return text(path.split(b"\0")[0]), None
+
+    def _oom(self, record: records.OomRecord) -> Event:
+        bounded = record.memory.limit > 0
+        return Oom(
+            **self._base(record.head),  # type: ignore[arg-type]
+            scope="cgroup" if bounded else "system",
+            cgroup=cgroup_path(record.memory) if bounded else None,
+            limit=record.memory.limit * _PAGE if bounded else None,
+            usage=record.memory.usage * _PAGE if bounded else None,
+            virtual=record.total_vm_pages * _PAGE,
+            trigger=record.trigger_pid or None,
+        )
+
+    def _signal(self, record: records.SignalRecord) -> Event:
+        base = self._base(record.head)
+        base["span"] = record.target_span
+        return Signal(
+            **base,  # type: ignore[arg-type]
+            signal=abi.signal_name(record.signal),
+            target=record.target_pid,
+            target_comm=text(record.target_comm),
+            sender="kernel" if record.from_kernel else "process",
+        )
+
+    def _file(self, record: records.FileRecord) -> Event:
+        return File(
+            **self._base(record.head),  # type: ignore[arg-type]
+            syscall=abi.syscall_name(record.syscall, self._machine),
+            path=text(record.path) or text(record.cwd),
+            errno=abi.errno_name(record.error),
+            cwd=text(record.cwd) or None,
+        )
+
+
+def ctypes_bytes(record: object, field: str) -> bytes:
+    """A char array whole; ctypes itself stops at the first NUL."""
+    descriptor = getattr(type(record), field)
+    start = descriptor.offset
+    return bytes(memoryview(record).cast("B")[start : start + descriptor.size])  # type: ignore[arg-type]
+
+
+def cgroup_path(limit: records.CgroupLimit) -> str:
+    """The names from the top; at most CGROUP_DEPTH of them are known."""
+    names = [text(name.value) for name in limit.name]
+    known = [name for name in names if name and name != "/"]
+    return "/" + "/".join(reversed(known))

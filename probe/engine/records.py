@@ -1,0 +1,298 @@
+"""The records that cross from the kernel, as bpf/events.h lays them out.
+
+tests/unit/test_records.py compiles that header and compares every offset and size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
+
+COMM_SIZE = 16
+PATH_SIZE = 256
+LONG_PATH_SIZE = 4096
+ARGV_SIZE = 512
+ARGV_COUNT = 8
+ARG_SIZE = 64
+UNIX_PATH_SIZE = 108
+CGROUP_NAME_SIZE = 64
+CGROUP_DEPTH = 4
+FOLLOW_UPS = 8
+FILTER_CHUNK = 256
+MISSING_COUNT = 32
+MISSING_SIZE = 124
+WORDS_COUNT = 4
+WORDS_SIZE = 256
+
+ACTION_RESULT = 1
+ACTION_KILL = 2
+ACTION_TRAP = 3
+ACTION_KILL_THREAD = 4
+ACTION_STRICT = 5
+
+
+class Record(ctypes.Structure):
+    name = "record"
+    _fields_ = [
+        ("time_ns", c_uint64),
+        ("span", c_uint64),
+        ("kind", c_uint32),
+        ("pid", c_uint32),
+        ("tid", c_uint32),
+        ("ppid", c_uint32),
+        ("uid", c_uint32),
+        ("mnt_ns", c_uint32),
+        ("serial", c_uint32),
+        ("pad", c_uint32),
+        ("comm", c_char * COMM_SIZE),
+    ]
+
+
+class FilterInstruction(ctypes.Structure):
+    name = "filter_instruction"
+    _fields_ = [
+        ("code", c_uint16),
+        ("jump_true", c_uint8),
+        ("jump_false", c_uint8),
+        ("k", c_uint32),
+    ]
+
+
+class FilterRecord(ctypes.Structure):
+    name = "filter_record"
+    _fields_ = [
+        ("head", Record),
+        ("filter", c_uint64),
+        ("previous", c_uint64),
+        ("length", c_uint32),
+        ("offset", c_uint32),
+        ("instructions", FilterInstruction * FILTER_CHUNK),
+    ]
+
+
+class SeccompRecord(ctypes.Structure):
+    name = "seccomp_record"
+    _fields_ = [
+        ("head", Record),
+        ("args", c_uint64 * 6),
+        ("ip", c_uint64),
+        ("filter", c_uint64),
+        ("ret", c_int64),
+        ("syscall", c_uint32),
+        ("compat", c_uint32),
+        ("action", c_uint32),
+        ("pad", c_uint32),
+    ]
+
+
+class FollowUp(ctypes.Structure):
+    name = "follow_up"
+    _fields_ = [("syscall", c_uint32), ("ret", c_int32)]
+
+
+class FollowRecord(ctypes.Structure):
+    name = "follow_record"
+    _fields_ = [
+        ("head", Record),
+        ("calls", FollowUp * FOLLOW_UPS),
+        ("total", c_uint64),
+        ("pad", c_uint32),
+        ("ended", c_uint32),
+    ]
+
+
+class ExecRecord(ctypes.Structure):
+    name = "exec_record"
+    _fields_ = [
+        ("head", Record),
+        ("argv_size", c_uint32),
+        ("argc", c_uint32),
+        ("path", c_char * PATH_SIZE),
+        ("argv", c_char * ARGV_SIZE),
+    ]
+
+
+class ExecFailedRecord(ctypes.Structure):
+    name = "exec_failed_record"
+    _fields_ = [
+        ("head", Record),
+        ("error", c_int32),
+        ("dirfd", c_int32),
+        ("flags", c_uint32),
+        ("argc", c_uint32),
+        ("cwd", c_char * PATH_SIZE),
+        ("argv", (c_char * ARG_SIZE) * ARGV_COUNT),
+        ("path", c_char * LONG_PATH_SIZE),
+    ]
+
+
+class CgroupLimit(ctypes.Structure):
+    name = "cgroup_limit"
+    _fields_ = [
+        ("limit", c_uint64),
+        ("usage", c_uint64),
+        ("name", (c_char * CGROUP_NAME_SIZE) * CGROUP_DEPTH),
+    ]
+
+
+class ForkFailedRecord(ctypes.Structure):
+    name = "fork_failed_record"
+    _fields_ = [
+        ("head", Record),
+        ("error", c_int32),
+        ("syscall", c_uint32),
+        ("nproc_limit", c_uint64),
+        ("pids", CgroupLimit),
+    ]
+
+
+class ExitRecord(ctypes.Structure):
+    name = "exit_record"
+    _fields_ = [
+        ("head", Record),
+        ("status", c_int32),
+        ("real_ppid", c_uint32),
+        ("started_ns", c_uint64),
+    ]
+
+
+class ConnectRecord(ctypes.Structure):
+    name = "connect_record"
+    _fields_ = [
+        ("head", Record),
+        ("duration_ns", c_uint64),
+        ("error", c_int32),
+        ("family", c_uint16),
+        ("port", c_uint16),
+        ("type", c_uint16),
+        ("pending", c_uint16),
+        ("abandoned", c_uint32),
+        ("address", c_uint8 * 16),
+        ("path", c_char * UNIX_PATH_SIZE),
+    ]
+
+
+class OomRecord(ctypes.Structure):
+    name = "oom_record"
+    _fields_ = [
+        ("head", Record),
+        ("total_vm_pages", c_uint64),
+        ("trigger_pid", c_uint32),
+        ("pad", c_uint32),
+        ("memory", CgroupLimit),
+    ]
+
+
+class SignalRecord(ctypes.Structure):
+    name = "signal_record"
+    _fields_ = [
+        ("head", Record),
+        ("target_pid", c_uint32),
+        ("signal", c_int32),
+        ("code", c_int32),
+        ("from_kernel", c_uint32),
+        ("target_span", c_uint64),
+        ("target_comm", c_char * COMM_SIZE),
+    ]
+
+
+class FileRecord(ctypes.Structure):
+    name = "file_record"
+    _fields_ = [
+        ("head", Record),
+        ("error", c_int32),
+        ("syscall", c_uint32),
+        ("dirfd", c_int32),
+        ("pad", c_uint32),
+        ("cwd", c_char * PATH_SIZE),
+        ("path", c_char * LONG_PATH_SIZE),
+    ]
+
+
+class NamespaceRecord(ctypes.Structure):
+    name = "namespace_record"
+    _fields_ = [("head", Record), ("old_mnt_ns", c_uint32), ("pad", c_uint32)]
+
+
+class Missing(ctypes.Structure):
+    name = "missing"
+    _fields_ = [("syscall", c_uint32), ("path", c_char * MISSING_SIZE)]
+
+
+class Recent(ctypes.Structure):
+    name = "recent"
+    _fields_ = [
+        ("missing_total", c_uint32),
+        ("words_total", c_uint32),
+        ("words_used", c_uint32),
+        ("words_size", c_uint32 * WORDS_COUNT),
+        ("pad", c_uint32),
+        ("missing", Missing * MISSING_COUNT),
+        ("words", (c_char * WORDS_SIZE) * (WORDS_COUNT + 1)),
+    ]
+
+
+class RecentRecord(ctypes.Structure):
+    name = "recent_record"
+    _fields_ = [
+        ("head", Record),
+        ("of_creator", c_uint32),
+        ("pad", c_uint32),
+        ("recent", Recent),
+    ]
+
+
+class Settings(ctypes.Structure):
+    name = "settings"
+    _fields_ = [
+        ("pid_ns", c_uint32),
+        ("self_tgid", c_uint32),
+        ("connect_nr", c_int32),
+        ("seccomp_nr", c_int32),
+        ("prctl_nr", c_int32),
+        ("write_nr", c_int32),
+        ("writev_nr", c_int32),
+        ("pad", c_uint32),
+        ("file_errnos", c_uint64 * 3),
+    ]
+
+
+class LossKey(ctypes.Structure):
+    name = "loss_key"
+    _fields_ = [("span", c_uint64), ("kind", c_uint32), ("pad", c_uint32)]
+
+
+# In the order of enum record_kind.
+KINDS: tuple[type[ctypes.Structure], ...] = (
+    Record,
+    FilterRecord,
+    SeccompRecord,
+    FollowRecord,
+    ExecRecord,
+    ExecFailedRecord,
+    ForkFailedRecord,
+    ExitRecord,
+    ConnectRecord,
+    OomRecord,
+    SignalRecord,
+    FileRecord,
+    NamespaceRecord,
+    RecentRecord,
+)
+# The sense that suffers when a record of a kind is lost.
+SENSE = {
+    1: "seccomp",
+    2: "seccomp",
+    3: "seccomp",
+    4: "exec",
+    5: "exec",
+    6: "fork",
+    7: "exec",
+    8: "connect",
+    9: "oom",
+    10: "oom",
+    11: "files",
+    12: "exec",
+    13: "files",
+}
+ALL = (*KINDS, FilterInstruction, FollowUp, CgroupLimit, Missing, Recent, Settings, LossKey)

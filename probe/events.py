@@ -1,0 +1,277 @@
+"""What the probe heard, one immutable class a kind.
+
+This is the one definition of each kind: the report's JSON, its schema, the wire
+message and the table in docs/events.md follow from the fields declared here.
+Sizes are bytes, durations seconds, times nanoseconds since the epoch (UTC) inside
+and ISO 8601 with microseconds in JSON, errnos and signals names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What every event carries. `span` is the kernel's number for the span, 0 for none."""
+
+    kind: ClassVar[str] = ""
+
+    sequence: int
+    time_ns: int
+    pid: int
+    tid: int = 0
+    ppid: int = 0
+    uid: int = 0
+    comm: str = ""
+    exe: str = ""
+    count: int = 1
+    span: int = 0
+    mnt_ns: int = 0
+
+    @property
+    def id(self) -> str:
+        return f"e{self.sequence}"
+
+    def as_json(self) -> JsonObject:
+        """The event as the report shows it; fields without a value are left out."""
+        shown: JsonObject = {
+            "id": self.id,
+            "time": time_text(self.time_ns),
+            "kind": self.kind,
+            "pid": self.pid,
+            "tid": self.tid or self.pid,
+            "ppid": self.ppid,
+            "comm": self.comm,
+            "exe": self.exe,
+            "count": self.count,
+        }
+        for name in detail_fields(type(self)):
+            value = getattr(self, name)
+            if value is not None and value != ():
+                shown[name] = list(value) if isinstance(value, tuple) else value
+        return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seccomp(Event):
+    """A syscall that a seccomp filter did not let through."""
+
+    kind: ClassVar[str] = "seccomp"
+
+    syscall: str
+    args: tuple[int, ...] = ()
+    action: str = "errno"  # errno, kill_process, kill_thread, trap, trace, user_notif, strict
+    errno: str | None = None
+    filter: str | None = None  # which filter and rule answered
+    next: tuple[str, ...] = ()  # the thread's next calls, "write=45" or "clone=-EPERM"
+    calls_after: int | None = None  # how many calls the thread made after it, once it ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syscall(Event):
+    """A syscall that the kernel itself refused (not a filter), outside the other kinds."""
+
+    kind: ClassVar[str] = "syscall"
+
+    syscall: str
+    args: tuple[int, ...] = ()
+    errno: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exec(Event):
+    """A program started (`errno` none), or one that could not be."""
+
+    kind: ClassVar[str] = "exec"
+
+    path: str
+    argv: tuple[str, ...] = ()
+    cwd: str | None = None
+    errno: str | None = None
+    reason: str | None = None  # what stands behind the errno: a cause id of the exec family
+    detail: str | None = None  # the missing interpreter, the mode, the mount ...
+    searched: tuple[str, ...] = ()  # the directories tried, when the name was looked up on PATH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fork(Event):
+    """A process or thread that could not be created."""
+
+    kind: ClassVar[str] = "fork"
+
+    syscall: str
+    errno: str
+    cgroup: str | None = None  # the pids cgroup that stands at its limit
+    pids_max: int | None = None
+    pids_current: int | None = None
+    nproc_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit(Event):
+    """The end of a process: `code`, or the `signal` that ended it."""
+
+    kind: ClassVar[str] = "exit"
+
+    code: int | None = None
+    signal: str | None = None
+    duration_s: float | None = None
+    reaper: int | None = None  # who was to collect the status
+    last_words: str | None = None  # what it wrote to stderr last, when it failed
+    missing: tuple[str, ...] = ()  # paths it looked for and did not find last, when it failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect(Event):
+    """An attempt to reach a peer; `errno` none when it was reached."""
+
+    kind: ClassVar[str] = "connect"
+
+    family: str
+    address: str
+    port: int | None = None
+    protocol: str = "stream"
+    errno: str | None = None
+    abandoned: bool | None = None  # closed by its owner before an answer came
+    duration_s: float | None = None
+    route: str | None = None  # what the routing table says of the address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dns(Event):
+    """A name looked up."""
+
+    kind: ClassVar[str] = "dns"
+
+    name: str
+    query: str
+    resolver: str
+    rcode: str | None = None  # none: unanswered
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oom(Event):
+    """The OOM killer chose this process."""
+
+    kind: ClassVar[str] = "oom"
+
+    scope: str  # cgroup or system
+    cgroup: str | None = None
+    limit: int | None = None
+    usage: int | None = None
+    virtual: int | None = None  # the victim's address space
+    trigger: int | None = None  # the process whose allocation found no memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File(Event):
+    """A file call that failed for a reason that a sandbox can give."""
+
+    kind: ClassVar[str] = "file"
+
+    syscall: str
+    path: str
+    errno: str
+    cwd: str | None = None
+    mount: str | None = None  # where the file system is mounted
+    fstype: str | None = None
+    mode: str | None = None  # of what is there, "0644 root:root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal(Event):
+    """A signal that ends processes, from `pid` to `target`."""
+
+    kind: ClassVar[str] = "signal"
+
+    signal: str
+    target: int
+    target_comm: str = ""
+    sender: str = "process"  # process, kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit(Event):
+    """A limit that was reached outside the other kinds."""
+
+    kind: ClassVar[str] = "limit"
+
+    limit: str
+    value: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss(Event):
+    """Events that could not be delivered: `count` of them, of one sense."""
+
+    kind: ClassVar[str] = "loss"
+
+    sense: str
+    where: str = "ring"
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.kind: kind
+    for kind in (
+        Seccomp,
+        Syscall,
+        Exec,
+        Fork,
+        Exit,
+        Connect,
+        Dns,
+        Oom,
+        File,
+        Signal,
+        Limit,
+        Loss,
+    )
+}
+
+_COMMON = frozenset(f.name for f in dataclasses.fields(Event))
+_DETAILS: dict[type[Event], tuple[str, ...]] = {
+    kind: tuple(f.name for f in dataclasses.fields(kind) if f.name not in _COMMON)
+    for kind in KINDS.values()
+}
+
+
+def detail_fields(kind: type[Event]) -> tuple[str, ...]:
+    """The names of the fields that only this kind has."""
+    return _DETAILS[kind]
+
+
+def from_json(value: JsonObject) -> Event:
+    """The event that `as_json` showed. KeyError or TypeError where it is not one."""
+    kind = KINDS[value["kind"]]
+    fields: JsonObject = {name: value[name] for name in _COMMON & value.keys()}
+    for name in _DETAILS[kind]:
+        if name in value:
+            given = value[name]
+            fields[name] = tuple(given) if isinstance(given, list) else given
+    return kind(sequence=int(value["id"][1:]), time_ns=time_from_text(value["time"]), **fields)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def time_text(time_ns: int) -> str:
+    """UTC with microseconds: 2026-01-01T00:00:00.000000Z."""
+    moment = _EPOCH + datetime.timedelta(microseconds=time_ns // 1000)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def time_from_text(text: str) -> int:
+    """The inverse of time_text, in nanoseconds."""
+    moment = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
+    since = moment.replace(tzinfo=datetime.timezone.utc) - _EPOCH
+    return (since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) * 1000
+
+
+__all__ = ["KINDS", "Event", "detail_fields", "from_json", "time_text", "time_from_text"]

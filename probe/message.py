@@ -1,0 +1,85 @@
+"""Events, spans and coverage as wire messages (proto/probe/v1/stream.proto) and back.
+
+Field by field from the dataclasses: a field without a place on the wire, or the
+other way round, fails tests/unit/test_message.py.
+"""
+
+from __future__ import annotations
+
+from probe import events
+from probe.coverage import Coverage, Losses
+from probe.events import Event
+from probe.span import Span
+from probe.wire import stream_pb2 as wire
+
+_COMMON = ("sequence", "time_ns", "pid", "tid", "ppid", "uid", "comm", "exe", "count", "span")
+_SPAN = ("key", "run", "test", "started_ns", "outcome", "pid", "whole_process")
+_SPAN_OPTIONAL = ("ended_ns", "exit_code", "signal", "message")
+
+
+def event_message(event: Event) -> wire.Event:
+    message = wire.Event(mnt_ns=event.mnt_ns, **{name: getattr(event, name) for name in _COMMON})
+    detail = getattr(message, event.kind)
+    detail.SetInParent()
+    for name in events.detail_fields(type(event)):
+        value = getattr(event, name)
+        if isinstance(value, tuple):
+            getattr(detail, name).extend(value)
+        elif value is not None:
+            setattr(detail, name, value)
+    return message
+
+
+def event_from(message: wire.Event) -> Event:
+    """ValueError where the message carries a kind that this version does not know."""
+    kind_name = message.WhichOneof("detail")
+    if kind_name is None:
+        raise ValueError("an event of an unknown kind")
+    kind = events.KINDS[kind_name]
+    detail = getattr(message, kind_name)
+    fields: dict[str, object] = {name: getattr(message, name) for name in _COMMON}
+    for name in events.detail_fields(kind):
+        descriptor = detail.DESCRIPTOR.fields_by_name[name]
+        if descriptor.is_repeated:
+            fields[name] = tuple(getattr(detail, name))
+        elif not descriptor.has_presence or detail.HasField(name):
+            fields[name] = getattr(detail, name)
+    return kind(mnt_ns=message.mnt_ns, **fields)  # type: ignore[arg-type]
+
+
+def coverage_message(coverage: Coverage) -> wire.Coverage:
+    return wire.Coverage(
+        engine=coverage.engine, senses=coverage.senses, attribution=coverage.attribution
+    )
+
+
+def coverage_from(message: wire.Coverage) -> Coverage:
+    return Coverage(message.engine, dict(message.senses), message.attribution)
+
+
+def span_message(span: Span, coverage: Coverage, losses: Losses) -> wire.Span:
+    message = wire.Span(
+        command=span.command,
+        labels=span.labels,
+        coverage=coverage_message(coverage),
+        lost=losses.by_sense,
+        **{name: getattr(span, name) for name in _SPAN},
+    )
+    for name in _SPAN_OPTIONAL:
+        if getattr(span, name) is not None:
+            setattr(message, name, getattr(span, name))
+    return message
+
+
+def span_from(message: wire.Span, sandbox: str, boot: str) -> tuple[Span, Coverage, Losses]:
+    span = Span(
+        command=tuple(message.command),
+        labels=dict(message.labels),
+        sandbox=sandbox,
+        boot=boot,
+        **{name: getattr(message, name) for name in _SPAN},
+    )
+    for name in _SPAN_OPTIONAL:
+        if message.HasField(name):
+            setattr(span, name, getattr(message, name))
+    return span, coverage_from(message.coverage), Losses(dict(message.lost))

@@ -1,0 +1,64 @@
+"""A span: one test or one command, from its start to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from probe.events import JsonObject, time_text
+
+OUTCOMES = ("passed", "failed", "error", "timeout", "lost")
+
+
+@dataclass(slots=True)
+class Span:
+    """`key` is the kernel's number for it; `pid` the process that it began with."""
+
+    key: int
+    run: str
+    test: str
+    command: tuple[str, ...]
+    sandbox: str
+    boot: str
+    pid: int
+    started_ns: int
+    whole_process: bool = True  # False: a stretch of a process that lives on (a test in pytest)
+    ended_ns: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    outcome: str = "lost"
+    message: str | None = None  # the harness's own words for the failure
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def duration_s(self) -> float | None:
+        if self.ended_ns is None:
+            return None
+        return (self.ended_ns - self.started_ns) / 1e9
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "passed"
+
+    def end(self, ended_ns: int, status: int) -> None:
+        """Closes the span with the root process's wait status."""
+        self.ended_ns = ended_ns
+        if status & 0x7F:
+            from probe.abi import signal_name
+
+            self.signal = signal_name(status & 0x7F)
+        else:
+            self.exit_code = status >> 8 & 0xFF
+        self.outcome = "passed" if self.exit_code == 0 else "failed"
+
+    def as_json(self) -> JsonObject:
+        return {
+            "run": self.run,
+            "test": self.test,
+            "command": list(self.command),
+            "started_at": time_text(self.started_ns),
+            "duration_s": self.duration_s,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "sandbox": self.sandbox,
+            "boot": self.boot,
+        }
