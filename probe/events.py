@@ -274,4 +274,4 @@ def time_from_text(text: str) -> int:
     return (since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) * 1000
 
 
-__all__ = ["KINDS", "Event", "detail_fields", "from_json", "time_text", "time_from_text"]
+__all__ = ["KINDS", "Event", "detail_fields", "from_json", "time_from_text", "time_text"]

@@ -62,3 +62,20 @@ class Span:
             "sandbox": self.sandbox,
             "boot": self.boot,
         }
+
+
+def open_span(key: int, command: JsonObject) -> Span:
+    """A span for a command, from the request that begins it (probe.local)."""
+    from probe import identity
+
+    return Span(
+        key=key,
+        run=command["run"],
+        test=command["test"],
+        command=tuple(command["command"]),
+        sandbox=identity.sandbox_id(),
+        boot=identity.boot_id(),
+        pid=command["pid"],
+        started_ns=command["started_ns"],
+        whole_process=command.get("whole_process", True),
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from probe.coverage import Coverage, Losses
+from probe.diagnose.searches import fold_searches
 from probe.events import Event, JsonObject
 from probe.span import Span
 
@@ -17,6 +19,14 @@ class Case:
     events: tuple[Event, ...]
     coverage: Coverage
     losses: Losses = field(default_factory=Losses)
+
+
+def make_case(
+    span: Span, events: Iterable[Event], coverage: Coverage, losses: Losses | None = None
+) -> Case:
+    """A case from a span's events in any order."""
+    ordered = sorted(events, key=lambda event: (event.time_ns, event.sequence))
+    return Case(span, tuple(fold_searches(ordered)), coverage, losses or Losses())
 
 
 @dataclass(frozen=True, slots=True)

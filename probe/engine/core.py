@@ -56,7 +56,8 @@ class CoreEngine:
             raise EngineError(f"no BPF object for {machine}")
         if not os.path.exists(_BTF):
             raise EngineError(
-                f"the kernel has no BTF ({_BTF} is missing)", "use a kernel with CONFIG_DEBUG_INFO_BTF"
+                f"the kernel has no BTF ({_BTF} is missing)",
+                "use a kernel with CONFIG_DEBUG_INFO_BTF",
             )
         try:
             self._library = Libbpf()

@@ -149,9 +149,7 @@ class Decoder:
 
     def _filter(self, record: records.FilterRecord) -> None:
         piece = [(i.code, i.jump_true, i.jump_false, i.k) for i in record.instructions]
-        self._filters.add_piece(
-            record.filter, record.previous, record.length, record.offset, piece
-        )
+        self._filters.add_piece(record.filter, record.previous, record.length, record.offset, piece)
 
     def _seccomp(self, record: records.SeccompRecord) -> Event | None:
         machine = abi.COMPAT[self._machine] if record.compat else self._machine
@@ -322,6 +320,6 @@ def ctypes_bytes(record: object, field: str) -> bytes:
 
 def cgroup_path(limit: records.CgroupLimit) -> str:
     """The names from the top; at most CGROUP_DEPTH of them are known."""
-    names = [text(name.value) for name in limit.name]
+    names = [text(bytes(name.value)) for name in limit.name]
     known = [name for name in names if name and name != "/"]
     return "/" + "/".join(reversed(known))

@@ -214,4 +214,4 @@ class RingBuffer:
         self._library.call("ring_buffer__free", self._ring)
 
 
-__all__ = ["BpfError", "Libbpf", "Map", "Object", "RingBuffer", "SONAME", "c_uint32"]
+__all__ = ["SONAME", "BpfError", "Libbpf", "Map", "Object", "RingBuffer", "c_uint32"]

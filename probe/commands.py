@@ -1,0 +1,104 @@
+"""The commands, one function each, and the arguments that they take."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from probe import __version__
+from probe.problem import Problem
+
+if TYPE_CHECKING:
+    from probe.events import JsonObject
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="probe", description="Says why something failed in a sandbox."
+    )
+    top.add_argument("--version", action="version", version=f"probe {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    _add_run(commands)
+    _add_agent(commands)
+    return top
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run a command under watch and explain its failure",
+        usage="probe run [options] -- CMD [ARG ...]",
+    )
+    run.add_argument(
+        "--test", metavar="ID", default="", help="the test that the command belongs to"
+    )
+    run.add_argument("--run", metavar="ID", default=os.environ.get("PROBE_RUN", ""))
+    run.add_argument("--json", metavar="FILE", help="write the report there; - for standard output")
+    run.add_argument("--explain", choices=("auto", "always", "never"), default="auto")
+    run.add_argument("--collector", metavar="ADDR", default=os.environ.get("PROBE_COLLECTOR"))
+    run.add_argument("--engine", choices=("auto", "core"), default="auto")
+    run.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD")
+    run.set_defaults(command=run_command)
+
+
+def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    agent = commands.add_parser("agent", help="the daemon of a sandbox image")
+    agent.add_argument("--collector", metavar="ADDR", default=os.environ.get("PROBE_COLLECTOR"))
+    agent.add_argument("--socket", metavar="PATH", default=None)
+    agent.set_defaults(command=agent_command)
+
+
+def agent_command(options: argparse.Namespace) -> int:
+    from probe.agent import serve
+
+    serve(options.socket, options.collector)
+    return 0
+
+
+def run_command(options: argparse.Namespace) -> int:
+    from probe import local, run, watcher
+
+    command = options.cmd[1:] if options.cmd[:1] == ["--"] else options.cmd
+    if not command:
+        raise Problem("no command given", "probe run [options] -- CMD [ARG ...]")
+    watch = watcher.choose(options.engine, options.collector)
+    if watch.warning and options.explain != "never":
+        _say(watch.warning)
+    child = run.Child(command)
+    watch.begin(local.begin_request(options.run, options.test, command, child), child.pidfd)
+    child.release()
+    status = child.wait()
+    ended_ns = time.time_ns()
+    explained = options.explain == "always" or (options.explain == "auto" and status != 0)
+    report = watch.end(status, ended_ns, explained or options.json is not None)
+    if report is not None:
+        _tell(report, explained, options.json)
+    return run.exit_status(status)
+
+
+def _say(text: str) -> None:
+    from probe.terminal import Terminal
+
+    terminal = Terminal(sys.stderr)
+    terminal.line(terminal.style(f"probe: {text}"))
+
+
+def _tell(report: JsonObject, explained: bool, path: str | None) -> None:
+    if explained:
+        from probe import text
+        from probe.terminal import Terminal
+
+        text.render(report, Terminal(sys.stderr))
+    if path == "-":
+        sys.stdout.write(json.dumps(report) + "\n")
+        sys.stdout.flush()
+    elif path is not None:
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(json.dumps(report) + "\n")
+        except OSError as error:
+            _say(f"the report was not written to {path}: {error.strerror}")

@@ -1,0 +1,40 @@
+"""Outside knowledge, gathered at the moment of an event: what the kernel's record cannot hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from probe.context.namespace import MountNamespaces, OutOfReachError
+from probe.context.program import obstacle
+from probe.events import Event, Exec
+
+
+class Context:
+    """Completes events with what can be looked up right after them."""
+
+    def __init__(self) -> None:
+        self._namespaces = MountNamespaces()
+
+    def complete(self, event: Event) -> Event:
+        """The event with the reason behind it, where one is found."""
+        self._namespaces.note(event.mnt_ns, event.pid)
+        if isinstance(event, Exec) and event.errno:
+            return self._complete_exec(event)
+        return event
+
+    def forget(self, events: list[Event]) -> None:
+        """Lets go of what was kept for these events."""
+        self._namespaces.forget({event.mnt_ns for event in events})
+
+    def _complete_exec(self, event: Exec) -> Exec:
+        path = os.path.join(event.cwd or "/", event.path)
+        try:
+            found = self._namespaces.within(
+                event.mnt_ns, event.pid, lambda: obstacle(path, event.errno or "", event.uid)
+            )
+        except OutOfReachError:
+            return event
+        if found is None:
+            return event
+        return dataclasses.replace(event, reason=found.reason, detail=found.detail or None)

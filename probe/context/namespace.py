@@ -1,0 +1,101 @@
+"""Looking at files as a workload sees them, even after its processes are gone.
+
+A mount namespace dies with its last process, often a millisecond after the
+failure that is to be explained. So a descriptor is kept of each one that comes
+into sight, which keeps it alive until the span ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+_CLONE_FS = 0x00000200
+_CLONE_NEWNS = 0x00020000
+_KEPT = 64
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class OutOfReachError(LookupError):
+    """Nothing is left to look at this mount namespace through."""
+
+
+class MountNamespaces:
+    """The mount namespaces in sight, by inode number; the oldest make room for new ones."""
+
+    def __init__(self) -> None:
+        self._own = os.stat("/proc/self/ns/mnt").st_ino
+        self._kept: OrderedDict[int, int] = OrderedDict()
+
+    def note(self, number: int, pid: int) -> None:
+        """Keeps the namespace of a living process, if it is another one and new."""
+        if number in (self._own, 0) or number in self._kept:
+            return
+        try:
+            fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        if os.fstat(fd).st_ino != number:
+            os.close(fd)
+            return
+        self._kept[number] = fd
+        if len(self._kept) > _KEPT:
+            os.close(self._kept.popitem(last=False)[1])
+
+    def forget(self, numbers: set[int]) -> None:
+        """Lets namespaces go."""
+        for number in numbers & self._kept.keys():
+            os.close(self._kept.pop(number))
+
+    def within(self, number: int, pid: int, look: Callable[[], Result]) -> Result:
+        """What `look` finds where the process's root is, or was. OutOfReachError otherwise."""
+        enter = self._entrance(number, pid)
+        if enter is None:
+            return look()
+        found: list[Result] = []
+        failed: list[BaseException] = []
+
+        def visit() -> None:
+            # Root and working directory belong to this thread alone from here on,
+            # which is also what setns(2) asks for before a change of mount namespace.
+            try:
+                _check(_libc.unshare(_CLONE_FS))
+                enter()
+                found.append(look())
+            except BaseException as error:
+                failed.append(error)
+
+        visitor = threading.Thread(target=visit)
+        visitor.start()
+        visitor.join()
+        if failed:
+            raise OutOfReachError(str(failed[0])) from failed[0]
+        return found[0]
+
+    def _entrance(self, number: int, pid: int) -> Callable[[], None] | None:
+        """How to get there; None where we are there already."""
+        try:
+            root = os.readlink(f"/proc/{pid}/root")
+            alive = os.stat(f"/proc/{pid}/ns/mnt").st_ino == number
+        except OSError:
+            root, alive = "/", False
+        if number == self._own and root == "/":
+            return None
+        if alive:
+            return lambda: os.chroot(f"/proc/{pid}/root")
+        if number in self._kept:
+            fd = self._kept[number]
+            return lambda: _check(_libc.setns(fd, _CLONE_NEWNS))
+        raise OutOfReachError("the mount namespace is gone")
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

@@ -1,0 +1,171 @@
+"""Why a program could not be started: what lies behind the errno of execve(2)."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from dataclasses import dataclass
+
+_HEAD = 4096
+_ELF_CLASS64 = 2
+_PT_INTERP = 3
+_MACHINES = {3: "x86", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64"}
+_MACHINES |= {183: "aarch64", 243: "riscv64", 258: "loongarch64"}
+_NATIVE = {"x86_64": (62, 3), "aarch64": (183, 40)}
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """`reason` is a cause id of the exec family, `detail` names the thing in the way."""
+
+    reason: str
+    detail: str = ""
+
+
+def obstacle(path: str, errno: str, uid: int) -> Obstacle | None:
+    """What kept `path` (absolute) from being started by `uid`; None where nothing explains it.
+
+    To be called where the path means what it meant to the caller.
+    """
+    if errno == "E2BIG":
+        return Obstacle("exec.args_too_long")
+    if errno in ("ENOENT", "ENOTDIR"):
+        return _absent(path)
+    if errno == "EACCES":
+        return _forbidden(path, uid)
+    if errno == "ENOEXEC":
+        return _unreadable(path)
+    return None
+
+
+def _absent(path: str) -> Obstacle:
+    if path.endswith("\r"):
+        return Obstacle("exec.crlf_shebang", path)
+    if not os.path.exists(path):
+        if os.path.islink(path):
+            return Obstacle("exec.not_found", f"a link to {os.readlink(path)}, which is not there")
+        return Obstacle("exec.not_found", f"nearest existing directory: {_nearest(path)}")
+    head = _head(path)
+    if head.startswith(b"#!"):
+        return _absent_interpreter(head)
+    loader = elf_interpreter(head)
+    if loader and not os.path.exists(loader):
+        return Obstacle("exec.loader_missing", loader)
+    return Obstacle("exec.not_found", "it is there now")
+
+
+def _absent_interpreter(head: bytes) -> Obstacle:
+    line = head[2:].split(b"\n", 1)[0]
+    words = line.strip(b" \t").split(None, 1)
+    interpreter = os.fsdecode(words[0]) if words else ""
+    if line.endswith(b"\r"):
+        return Obstacle("exec.crlf_shebang", "#!" + os.fsdecode(line))
+    if interpreter and os.path.exists(interpreter):
+        loader = elf_interpreter(_head(interpreter))
+        if loader and not os.path.exists(loader):
+            return Obstacle("exec.loader_missing", loader)
+    return Obstacle("exec.interpreter_missing", interpreter)
+
+
+def _forbidden(path: str, uid: int) -> Obstacle | None:
+    folder = os.path.dirname(path)
+    while folder not in ("", "/"):
+        if uid and not _may(folder, uid, 0o1):
+            return Obstacle("exec.permission", f"{folder} cannot be searched ({_mode(folder)})")
+        folder = os.path.dirname(folder)
+    try:
+        found = os.stat(path)
+        flags = os.statvfs(path).f_flag
+    except OSError:
+        return Obstacle("exec.permission")
+    if stat.S_ISDIR(found.st_mode):
+        return Obstacle("exec.permission", "it is a directory")
+    if flags & os.ST_NOEXEC:
+        return Obstacle("exec.noexec_mount", mount_point(path))
+    if not found.st_mode & 0o111 or (uid and not _may(path, uid, 0o1)):
+        return Obstacle("exec.permission", f"mode {_mode(path)}")
+    head = _head(path)
+    if head.startswith(b"#!"):
+        words = head[2:].split(b"\n", 1)[0].split()
+        if words and words[0] != os.fsencode(path):
+            return _forbidden(os.fsdecode(words[0]), uid)
+    return None
+
+
+def _unreadable(path: str) -> Obstacle:
+    head = _head(path)
+    if head[:4] == b"\x7fELF" and len(head) >= 20:
+        machine = struct.unpack_from("<H" if head[5] == 1 else ">H", head, 18)[0]
+        here = os.uname().machine
+        if machine not in _NATIVE.get(here, (machine,)):
+            name = _MACHINES.get(machine, f"machine {machine}")
+            return Obstacle("exec.wrong_architecture", f"built for {name}, this is {here}")
+    return Obstacle("exec.bad_format", f"starts with {head[:8].hex(' ') or 'nothing'}")
+
+
+def elf_interpreter(head: bytes) -> str | None:
+    """PT_INTERP of an ELF file, from its first bytes; None where it has none."""
+    if head[:4] != b"\x7fELF" or len(head) < 64:
+        return None
+    order = "<" if head[5] == 1 else ">"
+    if head[4] == _ELF_CLASS64:
+        table, size, count = struct.unpack_from(order + "Q14xHH", head, 32)
+        layout, place = order + "I4xQ8x8xQ", (1, 2)
+    else:
+        table, size, count = struct.unpack_from(order + "I10xHH", head, 28)
+        layout, place = order + "II4x4xI", (1, 2)
+    for number in range(min(count, 64)):
+        at = table + number * size
+        if at + struct.calcsize(layout) > len(head):
+            break
+        entry = struct.unpack_from(layout, head, at)
+        if entry[0] == _PT_INTERP:
+            start, length = entry[place[0]], entry[place[1]]
+            return os.fsdecode(head[start : start + length].rstrip(b"\0"))
+    return None
+
+
+def _head(path: str) -> bytes:
+    try:
+        # O_NONBLOCK: the path may name a FIFO by now.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, _HEAD)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _nearest(path: str) -> str:
+    folder = os.path.dirname(path)
+    while folder not in ("", "/") and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder or "/"
+
+
+def _mode(path: str) -> str:
+    found = os.stat(path)
+    return f"{stat.S_IMODE(found.st_mode):04o} {found.st_uid}:{found.st_gid}"
+
+
+def _may(path: str, uid: int, bit: int) -> bool:
+    """Judged by owner and others; membership of the group is not known here."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return True
+    shift = 6 if found.st_uid == uid else 0
+    granted = found.st_mode >> shift & bit
+    return bool(granted or (found.st_uid != uid and found.st_mode >> 3 & bit))
+
+
+def mount_point(path: str) -> str:
+    """The nearest directory upwards that another file system begins at."""
+    here = os.path.realpath(path)
+    while here != "/" and not os.path.ismount(here):
+        here = os.path.dirname(here)
+    return here

@@ -1,0 +1,44 @@
+"""Rules for the OOM killer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probe.diagnose.case import Dismissal
+from probe.diagnose.story import Story, Suspect
+from probe.events import Oom
+
+
+def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
+    for event in story.events:
+        if isinstance(event, Oom):
+            yield _oom(story, event)
+
+
+def _oom(story: Story, event: Oom) -> Suspect:
+    who = story.who(event)
+    if event.scope == "cgroup":
+        cause = "memory.cgroup_oom"
+        limit = size(event.limit or 0)
+        summary = (
+            f"the OOM killer ended {who}: the cgroup {event.cgroup} had used up "
+            f"its memory limit of {limit}"
+        )
+        advice = f"raise the memory limit of {event.cgroup} above {limit}, or use less at once"
+    else:
+        cause = "memory.system_oom"
+        summary = f"the OOM killer ended {who}: the whole machine was out of memory"
+        advice = "give the machine more memory, or run less at once"
+    return Suspect(
+        cause=cause, event=event, prior=0.99, summary=summary, advice=advice, silent=True
+    )
+
+
+def size(count: int) -> str:
+    """Bytes for people: 64 MiB."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if value == int(value) else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")

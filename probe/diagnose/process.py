@@ -1,0 +1,204 @@
+"""Rules for programs that could not be started and processes that could not be created."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from probe.diagnose.case import Dismissal
+from probe.diagnose.story import Story, Suspect
+from probe.diagnose.tree import Process
+from probe.events import Exec, Fork
+
+_BY_ERRNO = {
+    "ENOENT": "exec.not_found",
+    "ENOTDIR": "exec.not_found",
+    "EACCES": "exec.permission",
+    "EPERM": "exec.permission",
+    "ENOEXEC": "exec.bad_format",
+    "E2BIG": "exec.args_too_long",
+    "ENOMEM": "fork.no_memory",
+}
+_NOT_FOUND = 127
+
+
+def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
+    for event in story.events:
+        if isinstance(event, Exec) and event.errno:
+            judged = _exec(story, event)
+            if judged is not None:
+                yield judged
+        elif isinstance(event, Fork):
+            yield _fork(story, event)
+    for process in story.tree.processes.values():
+        suspect = _looked_up_in_vain(story, process)
+        if suspect is not None:
+            yield suspect
+
+
+def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
+    instead = story.started_later(event)
+    if instead is not None:
+        if os.path.basename(instead.path) == os.path.basename(event.path):
+            return None  # a search on PATH that found it further on
+        return Dismissal(event.id, f"{instead.path} was started in its place")
+    cause = event.reason or _BY_ERRNO.get(event.errno or "", "exec.permission")
+    name = os.path.basename(event.path)
+    what, advice = _EXEC_WORDS[cause](event)
+    return Suspect(
+        cause=cause,
+        event=event,
+        prior=0.9,
+        summary=f"{story.who(event)} could not start {event.path}: {what}",
+        advice=advice,
+        mentions=(event.path, name, *([event.detail] if event.detail else [])),
+    )
+
+
+def _not_found(event: Exec) -> tuple[str, str]:
+    name = os.path.basename(event.path)
+    if event.searched:
+        return (
+            f"there is no {name} in {', '.join(event.searched)}",
+            f"install {name} in the sandbox image, or add its directory to PATH",
+        )
+    detail = f" ({event.detail})" if event.detail else ""
+    return f"it does not exist{detail}", f"put {event.path} into the sandbox image"
+
+
+def _permission(event: Exec) -> tuple[str, str]:
+    detail = event.detail or "permission denied"
+    return (
+        f"{detail}, uid {event.uid}",
+        f"chmod +x {event.path}, or start it through its interpreter",
+    )
+
+
+def _noexec(event: Exec) -> tuple[str, str]:
+    where = event.detail or os.path.dirname(event.path)
+    return (
+        f"the file system at {where} is mounted noexec",
+        f"mount {where} without noexec, or put the program elsewhere",
+    )
+
+
+def _interpreter(event: Exec) -> tuple[str, str]:
+    return (
+        f"the script is there, its interpreter {event.detail} is not",
+        f"install {event.detail} in the sandbox image, or mend the first line of {event.path}",
+    )
+
+
+def _crlf(event: Exec) -> tuple[str, str]:
+    return (
+        "its first line ends in CR (a file with Windows line ends)",
+        f"convert it: sed -i 's/\\r$//' {event.path}",
+    )
+
+
+def _loader(event: Exec) -> tuple[str, str]:
+    return (
+        f"the program is there, its loader {event.detail} is not",
+        f"use a build for this image's libc, or install {event.detail}",
+    )
+
+
+def _architecture(event: Exec) -> tuple[str, str]:
+    return f"wrong architecture, {event.detail}", "install the build for this machine"
+
+
+def _format(event: Exec) -> tuple[str, str]:
+    return (
+        f"it is neither an ELF program nor a script with #! ({event.detail})",
+        "add a #! line, or fetch the file again if it was cut",
+    )
+
+
+def _too_long(event: Exec) -> tuple[str, str]:
+    return (
+        "the arguments and the environment are too long (E2BIG)",
+        "pass them in a file or through xargs",
+    )
+
+
+def _no_memory(event: Exec) -> tuple[str, str]:
+    return "no memory (ENOMEM)", "give the sandbox more memory"
+
+
+_EXEC_WORDS = {
+    "exec.not_found": _not_found,
+    "exec.permission": _permission,
+    "exec.noexec_mount": _noexec,
+    "exec.interpreter_missing": _interpreter,
+    "exec.crlf_shebang": _crlf,
+    "exec.loader_missing": _loader,
+    "exec.wrong_architecture": _architecture,
+    "exec.bad_format": _format,
+    "exec.args_too_long": _too_long,
+    "fork.no_memory": _no_memory,
+}
+
+
+def _fork(story: Story, event: Fork) -> Suspect | Dismissal:
+    children = [
+        child
+        for child in story.tree.processes.values()
+        if child.parent == event.pid and child.first_ns > event.time_ns
+    ]
+    again = any(isinstance(other, Fork) for other in story.later(event))
+    if children and not again:
+        return Dismissal(event.id, f"{story.who(event)} tried again and got a process")
+    who = story.who(event)
+    if event.errno == "ENOMEM":
+        cause, why, advice = "fork.no_memory", "no memory", "give the sandbox more memory"
+    elif event.pids_max is not None:
+        cause = "fork.pids_limit"
+        why = f"the cgroup {event.cgroup} holds {event.pids_current} of {event.pids_max} processes"
+        advice = f"raise pids.max of {event.cgroup} above {event.pids_max}, or start fewer at once"
+    else:
+        cause = "fork.process_limit"
+        why = f"the limit on processes is reached (RLIMIT_NPROC {event.nproc_limit})"
+        advice = "raise ulimit -u for this user, or start fewer at once"
+    return Suspect(
+        cause=cause,
+        event=event,
+        prior=0.9,
+        summary=f"{who} could not create a process ({event.errno}): {why}",
+        advice=advice,
+        mentions=("fork", "thread", "process"),
+    )
+
+
+def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
+    """A shell finds out by stat(2) that a program is nowhere, and never calls execve."""
+    ended = process.exit
+    if ended is None or not process.failed or not process.weight or not ended.missing:
+        return None
+    program = process.program_at(ended.time_ns)
+    started_ns = program.time_ns if program else 0
+    own = (e for e in story.events if e.pid == process.pid and e.time_ns > started_ns)
+    if any(isinstance(event, Exec) and event.errno for event in own):
+        return None  # it was not by stat that it found out
+    words = story.words(process.pid)
+    for name, folders in _searches(ended.missing):
+        said = name in words and "not found" in words
+        if said or (ended.code == _NOT_FOUND and len(folders) > 1):
+            return Suspect(
+                cause="exec.not_found",
+                event=ended,
+                prior=0.9,
+                summary=f"{story.who(ended)} found no program {name} in {', '.join(folders)}",
+                advice=f"install {name} in the sandbox image, or add its directory to PATH",
+                mentions=(name,),
+            )
+    return None
+
+
+def _searches(missing: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """Names that were looked up in directories of programs, the last first."""
+    found: dict[str, list[str]] = {}
+    for path in missing:
+        folder, name = os.path.split(path)
+        if os.path.basename(folder) in ("bin", "sbin", "games", "libexec", "shims") and name:
+            found.setdefault(name, []).append(folder)
+    return list(reversed(found.items()))

@@ -1,0 +1,87 @@
+"""What is left when the sandbox did nothing: the work itself, or an eye that was shut."""
+
+from __future__ import annotations
+
+from probe.diagnose.case import Finding
+from probe.diagnose.story import Story
+from probe.diagnose.tree import Process
+from probe.events import Connect
+
+_CRASHES = {"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"}
+_DNS_PORT = 53
+_NAME_ERRORS = ("name resolution", "resolve host", "getaddrinfo", "enotfound", "eai_again")
+
+
+def verdict(story: Story) -> Finding:
+    """The verdict where no sandbox event explains the failure."""
+    shut = _relevant_shut(story)
+    lost = story.case.losses.total
+    culprit = _deepest_failure(story)
+    evidence = (culprit.exit.id,) if culprit.exit is not None else ()
+    if shut or lost:
+        why = [f"{sense}: {state}" for sense, state in shut.items()]
+        if lost:
+            why.append(f"{lost} events were lost")
+        return Finding(
+            "unknown",
+            0.5,
+            f"no cause was found, and not everything could be seen ({'; '.join(why)})",
+            "run it where the probe sees more: probe doctor says what is missing",
+            evidence,
+        )
+    if culprit.exit is not None and culprit.exit.signal in _CRASHES:
+        return Finding(
+            "workload.crashed",
+            0.93,
+            f"{culprit.name} (pid {culprit.pid}) crashed with {culprit.exit.signal} "
+            "of its own making",
+            "debug the program: nothing in the sandbox stood in its way",
+            evidence,
+        )
+    return Finding(
+        "workload.failed",
+        0.9,
+        f"{_how(story, culprit)} by itself: nothing in the sandbox stood in its way",
+        "look at the work's own output",
+        evidence,
+    )
+
+
+def _how(story: Story, culprit: Process) -> str:
+    if culprit.exit is None:
+        return "the test failed"
+    name = f"{culprit.name} (pid {culprit.pid})"
+    if culprit.exit.signal:
+        return f"{name} was ended by {culprit.exit.signal}"
+    return f"{name} failed with exit status {culprit.exit.code}"
+
+
+def _deepest_failure(story: Story) -> Process:
+    """Where the failure began: from the root down along the strongest link."""
+    process = story.tree.process(story.tree.root)
+    seen = {process.pid}
+    while True:
+        below = [child for child in story.tree.children(process.pid) if child.pid not in seen]
+        strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
+        if not strong:
+            return process
+        process = max(strong, key=lambda child: child.weight)
+        seen.add(process.pid)
+
+
+def _relevant_shut(story: Story) -> dict[str, str]:
+    """The shut eyes that could have seen the cause. One that nothing came near does no harm."""
+    shut = {
+        sense: state
+        for sense, state in story.case.coverage.shut().items()
+        if state.startswith("none")
+    }
+    if "dns" in shut and len(shut) == 1 and not _asked_for_names(story):
+        return {}
+    return shut
+
+
+def _asked_for_names(story: Story) -> bool:
+    asked = any(isinstance(event, Connect) and event.port == _DNS_PORT for event in story.events)
+    words = story.words(story.tree.root).lower()
+    return asked or any(error in words for error in _NAME_ERRORS)

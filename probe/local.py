@@ -1,0 +1,94 @@
+"""The agent's Unix socket: requests and answers are JSON, a line each.
+
+A request that begins a span carries a pidfd (SCM_RIGHTS), so it is about the
+right process in every pid namespace and cannot race with a reused number.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JsonObject = dict[str, Any]
+
+DEFAULT_SOCKET = "/run/probe/agent.sock"
+LINE_MAX = 64 << 20
+_TIMEOUT_S = 10.0
+
+
+class AgentError(RuntimeError):
+    """The agent refused a request, or went away."""
+
+
+def socket_path() -> str:
+    return os.environ.get("PROBE_SOCKET") or DEFAULT_SOCKET
+
+
+def begin_request(run: str, test: str, command: Sequence[str], child: Any) -> JsonObject:
+    """What begins a span for a command that is about to start."""
+    return {
+        "run": run,
+        "test": test or " ".join(command)[:200],
+        "command": list(command),
+        "pid": child.pid,
+        "started_ns": child.started_ns,
+    }
+
+
+class Client:
+    """One connection. Requests are answered in their order."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._answers = connection.makefile("rb")
+
+    def tell(self, request: JsonObject, pidfd: int | None = None) -> None:
+        """Sends a request whose answer nobody waits for. AgentError when the agent is gone."""
+        data = json.dumps(request).encode() + b"\n"
+        try:
+            if pidfd is None:
+                self._connection.sendall(data)
+                return
+            rights = array.array("i", [pidfd])
+            sent = self._connection.sendmsg(
+                [data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
+            )
+            self._connection.sendall(data[sent:])
+        except OSError as error:
+            raise AgentError(f"the agent went away ({error.strerror})") from error
+
+    def ask(self, request: JsonObject, pidfd: int | None = None) -> JsonObject:
+        """The answer. AgentError when it is a refusal or does not come."""
+        self.tell(request, pidfd)
+        try:
+            line = self._answers.readline(LINE_MAX)
+        except OSError as error:
+            raise AgentError(f"the agent did not answer ({error})") from error
+        if not line.endswith(b"\n"):
+            raise AgentError("the agent went away")
+        answer: JsonObject = json.loads(line)
+        if "error" in answer:
+            raise AgentError(answer["error"])
+        return answer
+
+    def close(self) -> None:
+        self._answers.close()
+        self._connection.close()
+
+
+def connect(path: str | None = None) -> Client | None:
+    """A connection to the agent; None where none runs (or not for us)."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    connection.settimeout(_TIMEOUT_S)
+    try:
+        connection.connect(path or socket_path())
+    except OSError:
+        connection.close()
+        return None
+    return Client(connection)

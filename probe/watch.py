@@ -1,0 +1,140 @@
+"""Listening on behalf of spans: events come from the engine, each goes to its span's record."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from probe.context import Context
+from probe.coverage import Coverage
+from probe.diagnose import Case, make_case
+from probe.engine import Engine
+from probe.events import Event, Exit
+from probe.span import Span
+
+EVENTS_PER_SPAN = 20_000
+
+Sink = Callable[[Event], None]
+
+
+class Record:
+    """The events of one open span, bounded: what went well makes room for what failed."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.events: list[Event] = []
+        self.dropped: dict[str, int] = {}
+
+    def add(self, event: Event) -> None:
+        if len(self.events) >= EVENTS_PER_SPAN:
+            self._make_room()
+        self.events.append(event)
+
+    def _make_room(self) -> None:
+        worth, kept = [_failed(event) for event in self.events], []
+        surplus = EVENTS_PER_SPAN // 4
+        for event, failed in zip(self.events, worth, strict=True):
+            if surplus and not failed:
+                surplus -= 1
+                self._drop(event)
+            else:
+                kept.append(event)
+        for event in kept[:surplus]:
+            self._drop(event)
+        self.events = kept[surplus:]
+
+    def _drop(self, event: Event) -> None:
+        sense = "files" if event.kind == "file" else event.kind
+        self.dropped[sense] = self.dropped.get(sense, 0) + event.count
+
+
+def _failed(event: Event) -> bool:
+    if isinstance(event, Exit):
+        return event.code != 0
+    return bool(getattr(event, "errno", None)) or event.kind in ("seccomp", "oom", "signal")
+
+
+class Watch:
+    """One engine, any number of open spans. Its methods may be called from several threads."""
+
+    def __init__(self, engine: Engine, sink: Sink | None = None) -> None:
+        self._engine = engine
+        self._context = Context()
+        self._sink = sink
+        self._lock = threading.RLock()
+        self._records: dict[int, Record] = {}
+        self._reader: threading.Thread | None = None
+        self._last_key = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    @property
+    def coverage(self) -> Coverage:
+        return self._engine.coverage
+
+    def fileno(self) -> int:
+        return self._engine.fileno()
+
+    def next_key(self) -> int:
+        """A number for a span that this boot has not given to another one."""
+        with self._lock:
+            self._last_key += 1
+            return self._last_key
+
+    def begin(self, span: Span, pidfd: int) -> None:
+        """ProcessLookupError when the process is gone."""
+        with self._lock:
+            self._engine.mark(pidfd, span.key)
+            self._records[span.key] = Record(span)
+
+    def read(self) -> None:
+        """Takes in what has happened since the last call."""
+        with self._lock:
+            self._take(self._engine.read())
+
+    def listen(self) -> None:
+        """Reads in a thread of its own, until `close`."""
+        self._stopped, self._stop = os.pipe()
+        self._reader = threading.Thread(target=self._read_until_stopped, daemon=True)
+        self._reader.start()
+
+    def _read_until_stopped(self) -> None:
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        poll.register(self._stopped, select.POLLIN)
+        while all(fd != self._stopped for fd, _ in poll.poll()):
+            self.read()
+
+    def end(self, key: int, pidfd: int | None = None) -> Case:
+        """Closes a span and gives all that is known of it. KeyError for an unknown one."""
+        with self._lock:
+            self._take(self._engine.flush())
+            record = self._records.pop(key)
+            if pidfd is not None:
+                self._unmark(pidfd)
+            losses = self._engine.losses(key)
+            for sense, count in record.dropped.items():
+                losses.by_sense[sense] = losses.by_sense.get(sense, 0) + count
+            self._context.forget(record.events)
+            return make_case(record.span, record.events, self.coverage, losses)
+
+    def _unmark(self, pidfd: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._engine.mark(pidfd, 0)
+
+    def _take(self, events: Iterable[Event]) -> None:
+        for event in map(self._context.complete, events):
+            record = self._records.get(event.span)
+            if record is not None:
+                record.add(event)
+            if self._sink is not None:
+                self._sink(event)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            os.close(self._stop)
+            self._reader.join()
+            os.close(self._stopped)
+        self._engine.close()

@@ -1,0 +1,138 @@
+"""Who watches a command for `probe run`: a running agent, this process itself, or nobody.
+
+The plain types here are on purpose: with an agent at hand `probe run` must cost
+next to nothing, so nothing heavy is imported until it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from probe import local
+from probe.problem import Problem
+
+if TYPE_CHECKING:
+    from probe.coverage import Coverage
+    from probe.diagnose import Case
+    from probe.engine import Engine
+    from probe.events import JsonObject
+
+ENGINES = ("auto", "core")
+
+
+class Watcher(Protocol):
+    """Watches one command from its begin to its end."""
+
+    warning: str | None  # what is blind, and how to mend it
+
+    def begin(self, command: JsonObject, pidfd: int) -> None:
+        """`command` as local.begin_request makes it; called before the command starts."""
+
+    def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
+        """Takes the wait status; the report, where it is wanted."""
+
+
+class Agent:
+    """The agent of this sandbox, over its socket."""
+
+    warning: str | None = None
+
+    def __init__(self, client: local.Client) -> None:
+        self._client = client
+
+    def begin(self, command: JsonObject, pidfd: int) -> None:
+        self._key = self._client.ask({"do": "begin", **command}, pidfd)["key"]
+
+    def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
+        request = {"do": "end", "key": self._key, "status": status, "ended_ns": ended_ns}
+        if not wanted:
+            self._client.tell(request)
+            return None
+        report: JsonObject = self._client.ask({**request, "report": True})["report"]
+        return report
+
+
+class Self:
+    """An engine of our own, for as long as the command runs."""
+
+    warning: str | None = None
+
+    def __init__(self, engine: Engine, collector: str | None) -> None:
+        from probe.watch import Watch
+
+        self._watch = Watch(engine)
+        self._collector = collector
+
+    def begin(self, command: JsonObject, pidfd: int) -> None:
+        from probe.span import open_span
+
+        self._span = open_span(self._watch.next_key(), command)
+        self._watch.begin(self._span, pidfd)
+        self._watch.listen()
+
+    def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
+        self._span.end(ended_ns, status)
+        case = self._watch.end(self._span.key)
+        self._watch.close()
+        if self._collector:
+            self.warning = _send(self._collector, case)
+        return _explained(case) if wanted else None
+
+
+class Nobody:
+    """No engine runs here: the command runs all the same, and the report says so."""
+
+    def __init__(self, coverage: Coverage, warning: str, collector: str | None) -> None:
+        self.warning: str | None = warning
+        self._coverage = coverage
+        self._collector = collector
+
+    def begin(self, command: JsonObject, pidfd: int) -> None:
+        from probe.span import open_span
+
+        self._span = open_span(0, command)
+
+    def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
+        from probe.diagnose import Case
+
+        self._span.end(ended_ns, status)
+        case = Case(self._span, (), self._coverage)
+        self.warning = _send(self._collector, case) if self._collector else None
+        return _explained(case) if wanted else None
+
+
+def _explained(case: Case) -> JsonObject:
+    from probe import report
+    from probe.diagnose import explain
+
+    return report.build(case, explain(case))
+
+
+def _send(address: str, case: Case) -> str | None:
+    from probe.sending import send_case
+
+    if send_case(address, case):
+        return None
+    return f"the collector at {address} did not take the report (is it running?)"
+
+
+def choose(engine: str, collector: str | None) -> Watcher:
+    """The agent where one runs and nothing special is asked for, else an engine of our own."""
+    if engine == "auto" and collector is None:
+        client = local.connect()
+        if client is not None:
+            return Agent(client)
+    if engine not in ENGINES:
+        raise Problem(f"engine {engine!r} is not built in", f"use one of {', '.join(ENGINES)}")
+    from probe.engine import EngineError
+
+    try:
+        from probe.engine.core import CoreEngine
+
+        return Self(CoreEngine(), collector)
+    except EngineError as error:
+        from probe.coverage import blind
+
+        mend = f"; to mend it, {error.mend}" if error.mend else ""
+        warning = f"blind: {error}, so a failure cannot be explained{mend}"
+        return Nobody(blind(str(error)), warning, collector)
