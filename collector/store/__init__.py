@@ -1,0 +1,8 @@
+"""Where everything is kept. SQL is spoken in this package only."""
+
+from __future__ import annotations
+
+from collector.store.interface import Delivery, Hello, Observation, Store
+from collector.store.url import open_store
+
+__all__ = ["Delivery", "Hello", "Observation", "Store", "open_store"]
