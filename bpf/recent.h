@@ -12,7 +12,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 512);
 	__type(key, u32); /* thread group, in the initial pid namespace */
 	__type(value, struct recent);
 } recents SEC(".maps");

@@ -6,8 +6,8 @@
  * there like one that the kernel itself refused. Two things tell them apart
  * without a second hook on every call (sys_enter would double the cost):
  * the kernel's bitmap of calls that the stack always allows, and, for the rest,
- * the filter programs themselves. Those leave the kernel once each, before the
- * first suspicion that needs them; user space evaluates them.
+ * the filter programs themselves. Those leave the kernel once each, when they are
+ * installed or at the first suspicion that needs them; user space evaluates them.
  */
 #ifndef PROBE_SECCOMP_H
 #define PROBE_SECCOMP_H
@@ -101,7 +101,6 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret)
 	bool compat = task_in_compat_call(task);
 	u32 serial = __sync_fetch_and_add(&last_serial, 1) + 1;
 
-	report_filters();
 	e = record_reserve(sizeof(*e), RECORD_SECCOMP, task);
 	if (!e)
 		return 0;
@@ -161,6 +160,7 @@ static __always_inline void seccomp_installed(struct task_struct *task)
 	u64 key = (u64)task->seccomp.filter;
 
 	bpf_map_delete_elem(&known_filters, &key);
+	report_filters();
 }
 
 /* Could this result be a filter's? Returns the serial of the suspicion, or 0. */
@@ -178,6 +178,7 @@ static __always_inline u32 seccomp_exit(struct task_struct *task, int nr, s64 re
 	}
 	if (nr < 0 || always_allowed(task, nr))
 		return 0;
+	report_filters();
 	return report_denial(nr, ACTION_RESULT, ret);
 }
 

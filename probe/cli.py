@@ -29,9 +29,9 @@ def main() -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    from probe.commands import parser
+    from probe.commands import parse
 
-    options = parser().parse_args(arguments)
+    options = parse(arguments)
     command: int = options.command(options)
     return command
 

@@ -3,53 +3,50 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from probe import __version__
 from probe.problem import Problem
 
+TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
     from probe.events import JsonObject
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="probe", description="Says why something failed in a sandbox."
-    )
+Parser = argparse.ArgumentParser
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options, with the function of the command in `command`."""
+    top = Parser(prog="probe", description="Says why something failed in a sandbox.")
     top.add_argument("--version", action="version", version=f"probe {__version__}")
-    commands = top.add_subparsers(metavar="COMMAND", required=True)
-    _add_run(commands)
-    _add_agent(commands)
-    return top
+    # A given prog keeps argparse from formatting (and importing) for one of its own.
+    commands = top.add_subparsers(prog="probe", metavar="COMMAND", required=True)
+    wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    for name, (summary, add, command) in COMMANDS.items():
+        if wanted in (None, name):
+            one = commands.add_parser(name, help=summary, description=summary.capitalize() + ".")
+            add(one)
+            one.set_defaults(command=command)
+    return top.parse_args(arguments)
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser(
-        "run",
-        help="run a command under watch and explain its failure",
-        usage="probe run [options] -- CMD [ARG ...]",
-    )
-    run.add_argument(
-        "--test", metavar="ID", default="", help="the test that the command belongs to"
-    )
+def _add_run(run: Parser) -> None:
+    run.usage = "probe run [options] -- CMD [ARG ...]"
+    run.add_argument("--test", metavar="ID", default="", help="the test that CMD belongs to")
     run.add_argument("--run", metavar="ID", default=os.environ.get("PROBE_RUN", ""))
     run.add_argument("--json", metavar="FILE", help="write the report there; - for standard output")
     run.add_argument("--explain", choices=("auto", "always", "never"), default="auto")
     run.add_argument("--collector", metavar="ADDR", default=os.environ.get("PROBE_COLLECTOR"))
-    run.add_argument("--engine", choices=("auto", "core"), default="auto")
+    run.add_argument("--engine", choices=("auto", "core", "bcc", "portable"), default="auto")
     run.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD")
-    run.set_defaults(command=run_command)
 
 
-def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    agent = commands.add_parser("agent", help="the daemon of a sandbox image")
+def _add_agent(agent: Parser) -> None:
     agent.add_argument("--collector", metavar="ADDR", default=os.environ.get("PROBE_COLLECTOR"))
-    agent.add_argument("--socket", metavar="PATH", default=None)
-    agent.set_defaults(command=agent_command)
+    agent.add_argument("--socket", metavar="PATH", help="default: /run/probe/agent.sock")
 
 
 def agent_command(options: argparse.Namespace) -> int:
@@ -93,12 +90,22 @@ def _tell(report: JsonObject, explained: bool, path: str | None) -> None:
         from probe.terminal import Terminal
 
         text.render(report, Terminal(sys.stderr))
+    if path is None:
+        return
+    import json
+
     if path == "-":
         sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
-    elif path is not None:
+    else:
         try:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(json.dumps(report) + "\n")
         except OSError as error:
             _say(f"the report was not written to {path}: {error.strerror}")
+
+
+COMMANDS = {
+    "run": ("run a command under watch and explain its failure", _add_run, run_command),
+    "agent": ("the daemon of a sandbox image", _add_agent, agent_command),
+}

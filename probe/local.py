@@ -10,12 +10,13 @@ import array
 import json
 import os
 import socket
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # not from typing: with an agent at hand, every import is felt
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
-JsonObject = dict[str, Any]
+    from probe.events import JsonObject
 
 DEFAULT_SOCKET = "/run/probe/agent.sock"
 LINE_MAX = 64 << 20

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from probe.context import Context
 from probe.coverage import Coverage
 from probe.diagnose import Case, make_case
-from probe.engine import Engine
+from probe.engine.engine import Engine
 from probe.events import Event, Exit
 from probe.span import Span
 

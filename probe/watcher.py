@@ -6,30 +6,31 @@ next to nothing, so nothing heavy is imported until it is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from probe import local
 from probe.problem import Problem
 
+TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from probe.coverage import Coverage
     from probe.diagnose import Case
-    from probe.engine import Engine
+    from probe.engine.engine import Engine
     from probe.events import JsonObject
 
+    class Watcher(Protocol):
+        """Watches one command from its begin to its end."""
+
+        warning: str | None  # what is blind, and how to mend it
+
+        def begin(self, command: JsonObject, pidfd: int) -> None:
+            """`command` as local.begin_request makes it; called before the command starts."""
+
+        def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
+            """Takes the wait status; the report, where it is wanted."""
+
+
 ENGINES = ("auto", "core")
-
-
-class Watcher(Protocol):
-    """Watches one command from its begin to its end."""
-
-    warning: str | None  # what is blind, and how to mend it
-
-    def begin(self, command: JsonObject, pidfd: int) -> None:
-        """`command` as local.begin_request makes it; called before the command starts."""
-
-    def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
-        """Takes the wait status; the report, where it is wanted."""
 
 
 class Agent:
@@ -124,15 +125,41 @@ def choose(engine: str, collector: str | None) -> Watcher:
             return Agent(client)
     if engine not in ENGINES:
         raise Problem(f"engine {engine!r} is not built in", f"use one of {', '.join(ENGINES)}")
-    from probe.engine import EngineError
+    from probe.engine.errors import EngineError
 
     try:
-        from probe.engine.core import CoreEngine
-
-        return Self(CoreEngine(), collector)
+        return Self(_core_engine(), collector)
     except EngineError as error:
         from probe.coverage import blind
 
         mend = f"; to mend it, {error.mend}" if error.mend else ""
         warning = f"blind: {error}, so a failure cannot be explained{mend}"
         return Nobody(blind(str(error)), warning, collector)
+
+
+def _core_engine() -> Engine:
+    """Loads the programs in a thread while this one imports what will be needed next."""
+    import threading
+
+    from probe.engine import loader
+    from probe.engine.errors import EngineError
+
+    result: list[loader.Loaded | EngineError] = []
+
+    def load() -> None:
+        try:
+            result.append(loader.load())
+        except EngineError as error:
+            result.append(error)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        from probe.engine.core import CoreEngine
+        from probe.watch import Watch  # noqa: F401
+    finally:
+        thread.join()
+    loaded = result[0]
+    if isinstance(loaded, EngineError):
+        raise loaded
+    return CoreEngine(loaded)

@@ -1,0 +1,272 @@
+"""The daemon of a sandbox image: listens for the whole sandbox and serves its spans.
+
+One loop waits for the kernel's records, for clients of the Unix socket
+(probe.local) and for SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from probe import identity, local, report
+from probe.diagnose import Case, explain
+from probe.engine.core import CoreEngine
+from probe.engine.errors import EngineError
+from probe.events import Event, JsonObject
+from probe.problem import Problem
+from probe.span import OUTCOMES, Span, open_span
+from probe.watch import Watch
+
+if TYPE_CHECKING:
+    from probe.stream import Stream
+
+CLIENTS_MAX = 1024
+SPANS_PER_CLIENT = 64
+LINE_MAX = 1 << 20
+DRAIN_S = 5.0
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+log = structlog.get_logger("agent")
+
+
+class RefusedError(ValueError):
+    """A request that the client must not, or cannot, have answered."""
+
+
+class Client:
+    """One connection: its credentials, what it has sent, and the spans that it opened."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, self.uid, _ = _CREDENTIALS.unpack(raw)
+        self.pending = b""
+        self.pidfds: list[int] = []
+        self.spans: dict[int, int] = {}  # key: pidfd
+
+    def close(self) -> None:
+        for fd in (*self.pidfds, *self.spans.values()):
+            os.close(fd)
+        self.connection.close()
+
+
+class Agent:
+    """Holds the engine, the open spans and their clients."""
+
+    def __init__(self, watch: Watch, listener: socket.socket, stream: Stream | None) -> None:
+        self._watch = watch
+        self._stream = stream
+        self._listener = listener
+        self._spans: dict[int, Span] = {}
+        self._clients: dict[int, Client] = {}
+        self._requests: dict[str, Callable[[Client, JsonObject], JsonObject]] = {
+            "begin": self._begin,
+            "end": self._end,
+            "status": self._status,
+        }
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(watch.fileno(), selectors.EVENT_READ, watch.read)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    def run(self, stopped: int) -> None:
+        """Serves until the descriptor `stopped` becomes readable."""
+        self._selector.register(stopped, selectors.EVENT_READ, None)
+        while True:
+            for key, _ in self._selector.select(1.0):
+                if key.data is None:
+                    return
+                key.data()
+
+    def close(self) -> None:
+        """Ends what is open, and gives the collector time to take what waits."""
+        for client in list(self._clients.values()):
+            self._drop(client)
+        if self._stream is not None:
+            if not self._stream.drain(DRAIN_S):
+                log.warning("undelivered", losses=self._stream.losses.by_sense)
+            self._stream.close()
+        self._watch.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        if len(self._clients) >= CLIENTS_MAX:
+            connection.close()
+            return
+        connection.settimeout(2.0)
+        client = Client(connection)
+        self._clients[connection.fileno()] = client
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(client))
+
+    def _receive(self, client: Client) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(client.connection, 65536, 4)
+        except OSError:
+            data, fds = b"", []
+        client.pidfds.extend(fds)
+        client.pending += data
+        if not data or len(client.pending) > LINE_MAX or len(client.pidfds) > SPANS_PER_CLIENT:
+            self._drop(client)
+            return
+        *lines, client.pending = client.pending.split(b"\n")
+        for line in lines:
+            if not self._serve(client, line):
+                self._drop(client)
+                return
+
+    def _serve(self, client: Client, line: bytes) -> bool:
+        """Answers one request; False where the client can no longer be talked to."""
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict) or request.get("do") not in self._requests:
+                raise RefusedError(f"unknown request, use one of {', '.join(self._requests)}")
+            answer = self._requests[request["do"]](client, request)
+        except (RefusedError, ValueError, KeyError, TypeError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        try:
+            client.connection.sendall(json.dumps(answer).encode() + b"\n")
+        except OSError:
+            return False
+        return True
+
+    def _begin(self, client: Client, request: JsonObject) -> JsonObject:
+        if not client.pidfds:
+            raise RefusedError("a span begins with the pidfd of its process")
+        if len(client.spans) >= SPANS_PER_CLIENT:
+            raise RefusedError("too many open spans")
+        pidfd = client.pidfds.pop(0)
+        try:
+            pid = _pid_of(pidfd)
+            if client.uid not in (0, os.stat(f"/proc/{pid}").st_uid):
+                raise RefusedError("the process belongs to another user")
+            span = open_span(self._watch.next_key(), {**request, "pid": pid})
+            self._watch.begin(span, pidfd)
+        except BaseException:
+            os.close(pidfd)
+            raise
+        client.spans[span.key] = pidfd
+        self._spans[span.key] = span
+        return {"key": span.key}
+
+    def _end(self, client: Client, request: JsonObject) -> JsonObject:
+        key = request["key"]
+        if key not in client.spans:
+            raise RefusedError("this connection has no such span")
+        span = self._spans[key]
+        if "status" in request:
+            span.end(int(request["ended_ns"]), int(request["status"]))
+        else:
+            span.ended_ns = int(request["ended_ns"])
+        if request.get("outcome") in OUTCOMES:
+            span.outcome = request["outcome"]
+        if request.get("message"):
+            span.message = str(request["message"])[:4096]
+        case = self._finish(client, key)
+        if not request.get("report"):
+            return {}
+        return {"report": report.build(case, explain(case))}
+
+    def _finish(self, client: Client, key: int) -> Case:
+        span = self._spans.pop(key)
+        pidfd = client.spans.pop(key)
+        case = self._watch.end(key, None if span.whole_process else pidfd)
+        os.close(pidfd)
+        if self._stream is not None:
+            self._stream.put_span(span, case.coverage, case.losses)
+        return case
+
+    def _status(self, client: Client, request: JsonObject) -> JsonObject:
+        return {
+            "coverage": self._watch.coverage.as_json(),
+            "open_spans": len(self._spans),
+            "clients": len(self._clients),
+        }
+
+    def _drop(self, client: Client) -> None:
+        """A client that went away leaves its spans without an end."""
+        fd = client.connection.fileno()
+        if self._clients.pop(fd, None) is None:
+            return
+        self._selector.unregister(client.connection)
+        for key in list(client.spans):
+            self._spans[key].ended_ns = time.time_ns()
+            self._finish(client, key)
+        client.close()
+
+
+def _pid_of(pidfd: int) -> int:
+    """The process's number as we see it (pidfd_open(2)); RefusedError where there is none."""
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as info:
+        for line in info:
+            if line.startswith("Pid:") and int(line[4:]) > 0:
+                return int(line[4:])
+    raise RefusedError("that is no pidfd of a living process")
+
+
+def _listen(path: str) -> socket.socket:
+    """Everybody may connect: what a client may do follows from its credentials."""
+    folder = os.path.dirname(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+            if local.connect(path) is not None:
+                raise Problem(f"an agent serves {path} already", "stop it, or give --socket")
+            os.unlink(path)
+        listener.bind(path)
+        os.chmod(path, 0o666)
+    except OSError as error:
+        raise Problem(f"cannot serve {path}", error.strerror or str(error)) from error
+    listener.listen(128)
+    return listener
+
+
+def serve(path: str | None, collector: str | None) -> None:
+    """Runs until SIGTERM or SIGINT. Problem where the sandbox does not let it."""
+    path = path or local.socket_path()
+    listener = _listen(path)
+    try:
+        engine = CoreEngine()
+    except EngineError as error:
+        raise Problem(f"cannot watch: {error}", error.mend) from error
+    stopped, stop = os.pipe()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os.write(stop, b"x"))
+    stream: Stream | None = None
+    if collector is not None:
+        from probe.stream import Stream
+
+        stream = Stream(
+            collector,
+            sandbox=identity.sandbox_id(),
+            boot=identity.boot_id(),
+            coverage=engine.coverage,
+        )
+    agent = Agent(Watch(engine, _sink(stream)), listener, stream)
+    log.info("listening", socket=path, collector=collector, engine=engine.name)
+    try:
+        agent.run(stopped)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        agent.close()
+    log.info("ended")
+
+
+def _sink(stream: Stream | None) -> Callable[[Event], None]:
+    def sink(event: Event) -> None:
+        if stream is not None and event.span:
+            stream.put_event(event)
+
+    return sink

@@ -1,0 +1,35 @@
+"""What every engine does."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from probe.coverage import Coverage, Losses
+from probe.events import Event
+
+
+class Engine(Protocol):
+    """One way of listening. All engines make the same events."""
+
+    name: str
+    coverage: Coverage
+
+    def fileno(self) -> int:
+        """Readable when events wait."""
+
+    def read(self) -> list[Event]:
+        """Everything that has happened until now and is ready to be told."""
+
+    def flush(self) -> list[Event]:
+        """The same, and what was held back to learn how it goes on."""
+
+    def mark(self, pidfd: int, span: int) -> None:
+        """Makes the process's main thread, and what it creates from now on, part of a span.
+
+        0 takes it out. ProcessLookupError when it is gone.
+        """
+
+    def losses(self, span: int) -> Losses:
+        """What could not be delivered for this span until now."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,146 @@
+"""Brings the BPF object into the kernel: for each hook the first program that it accepts.
+
+Kept apart from the engine and free of heavy imports, so that `probe run` can load
+in a thread (libbpf works outside the interpreter's lock) while it imports the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from probe import abi
+from probe.engine import calls, records
+from probe.engine.errors import EngineError
+from probe.engine.libbpf import BpfError, Libbpf, Object
+
+_OBJECTS = os.path.join(os.path.dirname(__file__), "objects")
+_BTF = "/sys/kernel/btf/vmlinux"
+
+
+class Hook:
+    """One place to listen at: its programs, best first, and the senses that live on it.
+
+    `without` is what is left of those senses where no program is accepted; a hook
+    without which the engine is of no use has none.
+    """
+
+    def __init__(
+        self, programs: tuple[str, ...], senses: tuple[str, ...], without: str | None = None
+    ) -> None:
+        self.programs, self.senses, self.without = programs, senses, without
+
+
+HOOKS = (
+    Hook(("sys_exit",), ("seccomp", "exec", "fork", "connect", "files")),
+    Hook(("process_fork",), ("exec", "fork")),
+    Hook(("process_exec",), ("exec",)),
+    Hook(("process_exit",), ("exec",)),
+    Hook(("signal_generate",), ("seccomp",), without="partial"),
+    Hook(("oom_victim_task", "oom_victim_pid"), ("oom",), without="none"),
+    Hook(("sock_state",), ("connect",), without="partial"),
+)
+
+
+class Loaded:
+    """The object, attached, and the hooks that the kernel refused with its reasons."""
+
+    def __init__(self, library: Libbpf, bpf: Object, refused: dict[Hook, str]) -> None:
+        self.library, self.object, self.refused = library, bpf, refused
+
+
+def load(machine: str | None = None) -> Loaded:
+    """EngineError where this kernel, or this user, cannot have it.
+
+    Only a trial load is evidence of what a kernel accepts, and libbpf loads an
+    object as a whole: so each refusal costs one round more.
+    """
+    machine = machine or abi.machine()
+    path = os.path.join(_OBJECTS, f"{machine}.o")
+    if not os.path.exists(path):
+        raise EngineError(
+            f"no BPF object for {machine}", "install a wheel that was built with clang"
+        )
+    if not os.path.exists(_BTF):
+        raise EngineError(
+            f"the kernel shows no BTF at {_BTF}", "use one with CONFIG_DEBUG_INFO_BTF"
+        )
+    try:
+        library = Libbpf()
+    except OSError as error:
+        raise EngineError(f"libbpf is missing ({error})", "apt-get install libbpf1") from error
+    choice = dict.fromkeys(HOOKS, 0)
+    refused: dict[Hook, str] = {}
+    while True:
+        chosen = {hook: hook.programs[choice[hook]] for hook in HOOKS if hook not in refused}
+        try:
+            bpf = _attached(library, path, machine, set(chosen.values()))
+            return Loaded(library, bpf, refused)
+        except _Refusal as refusal:
+            hook = next(hook for hook, program in chosen.items() if program == refusal.program)
+            choice[hook] += 1
+            if choice[hook] == len(hook.programs):
+                if hook.without is None:
+                    raise EngineError(refusal.reason) from refusal
+                refused[hook] = refusal.reason
+
+
+def _attached(library: Libbpf, path: str, machine: str, programs: set[str]) -> Object:
+    try:
+        bpf = Object(library, path)
+    except BpfError as error:
+        raise EngineError(f"{path} cannot be read: {error}") from error
+    try:
+        for program in {program for hook in HOOKS for program in hook.programs} - programs:
+            bpf.leave_out(program)
+        bpf.set_initial(".rodata.settings", _settings(machine))
+        try:
+            bpf.load()
+        except BpfError as error:
+            raise _refusal(error) from error
+        for program in sorted(programs):
+            try:
+                bpf.attach(program)
+            except BpfError as error:
+                raise _Refusal(program, f"{program} cannot be attached: {error}") from error
+    except BaseException:
+        bpf.close()
+        raise
+    return bpf
+
+
+class _Refusal(Exception):
+    """The kernel did not take one program."""
+
+    def __init__(self, program: str, reason: str) -> None:
+        super().__init__(reason)
+        self.program, self.reason = program, reason
+
+
+_FAILED = re.compile(r"prog '(\w+)': BPF program load failed: (.*)")
+
+
+def _refusal(error: BpfError) -> _Refusal | EngineError:
+    """Which program was refused; an EngineError where it was not about one."""
+    failed = _FAILED.search(error.log)
+    if error.errno in (1, 13) and (failed is None or "BEGIN PROG LOAD LOG" not in error.log):
+        return EngineError(
+            "BPF is not permitted here", "run as root or grant CAP_BPF and CAP_PERFMON"
+        )
+    if failed is None:
+        return EngineError(f"the BPF object cannot be loaded: {error}")
+    return _Refusal(failed[1], f"the kernel refused {failed[1]}: {failed[2]}")
+
+
+def _settings(machine: str) -> records.Settings:
+    numbers = abi.syscall_numbers(machine)
+    return records.Settings(
+        pid_ns=os.stat("/proc/self/ns/pid").st_ino,
+        self_tgid=os.getpid(),
+        connect_nr=numbers["connect"],
+        seccomp_nr=numbers["seccomp"],
+        prctl_nr=numbers["prctl"],
+        write_nr=numbers["write"],
+        writev_nr=numbers["writev"],
+        file_errnos=calls.file_errnos(),
+    )

@@ -1,0 +1,85 @@
+"""Each pytest test is a span of its own, where an agent runs.
+
+Nothing is imported or done beyond one connect(2) when there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from probe import local
+
+if TYPE_CHECKING:
+    from probe.events import JsonObject
+
+
+class SpanPlugin:
+    """Begins a span before a test's setup and ends it after its teardown."""
+
+    def __init__(self, client: local.Client, run: str) -> None:
+        self._client = client
+        self._run = run
+        self._outcome = "passed"
+        self._message: str | None = None
+        # A worker of pytest-xdist runs its tests in its main thread, as pytest itself does.
+        self._pidfd = os.pidfd_open(os.getpid())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._outcome, self._message = "passed", None
+        process = SimpleNamespace(pid=os.getpid(), started_ns=time.time_ns())
+        request = local.begin_request(self._run, item.nodeid, ["pytest", item.nodeid], process)
+        key = self._ask({"do": "begin", "whole_process": False, **request}, self._pidfd)
+        try:
+            return (yield)
+        finally:
+            if key is not None:
+                self._ask(
+                    {
+                        "do": "end",
+                        "key": key["key"],
+                        "ended_ns": time.time_ns(),
+                        "outcome": self._outcome,
+                        "message": self._message,
+                    }
+                )
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self._outcome == "passed":
+            self._outcome = "failed" if report.when == "call" else "error"
+            self._message = report.longreprtext[-4096:]
+
+    def _ask(self, request: JsonObject, pidfd: int | None = None) -> JsonObject | None:
+        """A test must not fail because the agent does."""
+        try:
+            return self._client.ask(request, pidfd)
+        except local.AgentError:
+            return None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("sandbox-probe")
+    group.addoption("--probe-run", default=None, help="the run that these tests belong to")
+    group.addoption("--no-probe", action="store_true", help="make no spans")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-probe") or _leaves_tests_to_workers(config):
+        return
+    client = local.connect()
+    if client is not None:
+        run = config.getoption("--probe-run") or os.environ.get("PROBE_RUN", "")
+        config.pluginmanager.register(SpanPlugin(client, run), "sandbox-probe-spans")
+
+
+def _leaves_tests_to_workers(config: pytest.Config) -> bool:
+    """The controller of pytest-xdist sees the reports of its workers, but runs no test."""
+    distributes = getattr(config.option, "dist", "no") != "no"
+    return distributes and not hasattr(config, "workerinput")

@@ -1,0 +1,6 @@
+#!python
+"""The command `probe`."""
+
+from probe.cli import main
+
+main()
