@@ -1,0 +1,152 @@
+"""The command line of the collector."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from collector.store import Store, open_store
+from probe.events import JsonObject
+from probe.problem import EXIT_STATUS, Problem
+from probe.terminal import Terminal
+
+DEFAULT_LISTEN = "127.0.0.1:50551"
+DEFAULT_DB = "collector.db"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The console script `collector`; its exit status."""
+    try:
+        options = parser().parse_args(arguments)
+        status: int = options.command(options)
+        return status
+    except Problem as problem:
+        terminal = Terminal(sys.stderr)
+        terminal.line(terminal.style(f"collector: {problem}"))
+        return EXIT_STATUS
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing is left to say (signal(7), SIGPIPE).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    whole = argparse.ArgumentParser(prog="collector", description=__doc__, allow_abbrev=False)
+    commands = whole.add_subparsers(metavar="COMMAND", required=True)
+
+    serve = commands.add_parser("serve", help="receive what probes see, until SIGTERM")
+    serve.add_argument(
+        "--listen",
+        metavar="ADDR",
+        default=DEFAULT_LISTEN,
+        help="host:port or unix:/path; port 0 means any free one (%(default)s)",
+    )
+    serve.set_defaults(command=_serve)
+
+    import_ = commands.add_parser("import", help="add test outcomes (JUnit XML) to a run")
+    import_.add_argument("files", nargs="+", metavar="FILE", type=Path)
+    import_.add_argument("--run", required=True, type=_name)
+    import_.set_defaults(command=_import)
+
+    explain = commands.add_parser("explain", help="say why tests failed")
+    explain.add_argument("test", nargs="?", metavar="TEST", type=_name, help="all failing ones")
+    explain.add_argument("--run", type=_name, help="the latest one")
+    explain.add_argument("--json", action="store_true", help="for programs")
+    explain.set_defaults(command=_explain)
+
+    for command in (serve, import_, explain):
+        command.add_argument(
+            "--db",
+            metavar="URL",
+            default=os.environ.get("COLLECTOR_DB") or DEFAULT_DB,
+            help=f"a SQLite file ($COLLECTOR_DB, else {DEFAULT_DB} in this directory)",
+        )
+    return whole
+
+
+def _name(text: str) -> str:
+    """A run or a test: arguments that are not UTF-8 name none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("not UTF-8") from None
+    return text
+
+
+@contextlib.contextmanager
+def _store(options: argparse.Namespace, *, create: bool) -> Iterator[Store]:
+    with contextlib.closing(open_store(options.db, create=create)) as store:
+        yield store
+
+
+def _serve(options: argparse.Namespace) -> int:
+    # gRPC's own complaints on stderr add nothing to ours; it reads this when it is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    import asyncio
+
+    from collector import log, server
+
+    log.configure()
+    with _store(options, create=True) as store:
+        asyncio.run(server.serve(store, options.listen))
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    from collector.outcomes import read
+
+    outcomes = [outcome for file in options.files for outcome in read(file)]
+    with _store(options, create=True) as store:
+        store.add_outcomes(options.run, outcomes)
+    counts = Counter(outcome.outcome for outcome in {one.test: one for one in outcomes}.values())
+    details = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    terminal = Terminal(sys.stdout)
+    count = f"imported {counts.total()} outcomes ({details})"
+    terminal.line(terminal.style(f"{count} into run {options.run}"))
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from collector import explanation
+
+    terminal = Terminal(sys.stdout)
+    with _store(options, create=False) as store:
+        run = explanation.choose_run(store, options.run)
+        if options.run is None:
+            notes = Terminal(sys.stderr)
+            notes.line(notes.style(f"collector: the latest run is {run}", "dim"))
+        if options.test is None:
+            overview = explanation.overview(store, run)
+            if options.json:
+                _print(overview.as_json())
+            else:
+                from collector import text
+
+                text.render(overview, terminal)
+            return 0
+        report = explanation.of_test(store, run, options.test)
+    if options.json:
+        _print(report)
+    else:
+        from probe.text import render
+
+        render(report, terminal)
+    return 0
+
+
+def _print(value: JsonObject) -> None:
+    json.dump(value, sys.stdout, indent=2)
+    print(flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""`collector serve`: the gRPC server around the ingest service, from start to signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from typing import Any
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from collector.ingest import MESSAGE_BYTES, SERVICE, Ingest
+from collector.store import Store
+from probe.problem import Problem
+from probe.stream import check_address
+
+GRACE_S = 5.0  # for streams to end by themselves when the collector stops
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    # Without it two collectors share a port and each gets some of the probes.
+    ("grpc.so_reuseport", 0),
+    # A probe that vanished without a word is noticed; probes may do the same with us.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+async def serve(store: Store, address: str) -> None:
+    """Serves until SIGTERM or SIGINT. Problem where the address is not to be had.
+
+    Port 0 means any free port; the log line `listening` says which.
+    """
+    log = structlog.get_logger("server")
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    ingest = Ingest(store)
+    server, healthy = _server(ingest)
+    bound = _bind(server, address)
+    committing = asyncio.create_task(ingest.commit_forever())
+    await server.start()
+    await _set_serving(healthy)
+    log.info("listening", address=bound)
+    await stop.wait()
+    log.info("stopping")
+    await healthy.enter_graceful_shutdown()
+    ingest.stop()
+    await server.stop(GRACE_S)
+    committing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await committing
+    log.info("stopped")
+
+
+def _server(ingest: Ingest) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
+    server = grpc.aio.server(options=_OPTIONS)
+    server.add_generic_rpc_handlers((ingest.handler(),))
+    healthy = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    return server, healthy
+
+
+async def _set_serving(healthy: health.aio.HealthServicer) -> None:
+    for service in (SERVICE, health.OVERALL_HEALTH):
+        await healthy.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+
+def _bind(server: grpc.aio.Server, address: str) -> str:
+    """The address with the real port."""
+    check_address(address)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        raise Problem(
+            f"cannot listen on {address}: {_obstacle(address)}",
+            "name another address with --listen, or end what holds this one",
+        ) from None
+    return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _obstacle(address: str) -> str:
+    """gRPC does not say why it could not bind; the kernel does."""
+    try:
+        for family, place in _places(address):
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "refused"
+
+
+def _places(address: str) -> list[tuple[int, Any]]:
+    if address.startswith("unix:"):
+        return [(socket.AF_UNIX, address.removeprefix("unix:"))]
+    host, _, port = address.rpartition(":")
+    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    return [(family, place) for family, _, _, _, place in found]

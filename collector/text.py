@@ -1,0 +1,33 @@
+"""A run's overview for people: the groups, the largest first, each with its tests."""
+
+from __future__ import annotations
+
+from collector.explanation import Group, Overview
+from probe.terminal import Terminal
+
+
+def render(overview: Overview, terminal: Terminal) -> None:
+    """One line of counts, then a paragraph for each cause."""
+    terminal.line(
+        terminal.style(f"run {overview.run}: ", "bold"),
+        terminal.style(f"{overview.failed} failed", *(["red"] if overview.failed else [])),
+        terminal.style(f", {overview.passed} passed"),
+        terminal.style(f", {overview.skipped} skipped" if overview.skipped else ""),
+    )
+    for group in overview.groups:
+        terminal.line()
+        _render(group, terminal)
+
+
+def _render(group: Group, terminal: Terminal) -> None:
+    verdict = group.reports[0]["verdict"]
+    terminal.line(
+        terminal.style(f"{len(group.reports):5}  ", "bold"),
+        terminal.style(group.cause, "bold", "red"),
+        terminal.style(f"  ({verdict['layer']}, {verdict['primitive']})", "dim"),
+    )
+    terminal.text(verdict["summary"], " " * 7, "bold")
+    if verdict["advice"]:
+        terminal.text("→ " + verdict["advice"], " " * 7, "cyan")
+    for report in group.reports:
+        terminal.line(" " * 9, terminal.style(report["span"]["test"]))
