@@ -10,11 +10,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from collector.store import Store, open_store
 from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
 from probe.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collector.explanation import Overview
 
 DEFAULT_LISTEN = "127.0.0.1:50551"
 DEFAULT_DB = "collector.db"
@@ -118,29 +122,38 @@ def _import(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     from collector import explanation
 
-    terminal = Terminal(sys.stdout)
     with _store(options, create=False) as store:
         run = explanation.choose_run(store, options.run)
-        if options.run is None:
-            notes = Terminal(sys.stderr)
-            notes.line(notes.style(f"collector: the latest run is {run}", "dim"))
+        explained: Overview | JsonObject
         if options.test is None:
-            overview = explanation.overview(store, run)
-            if options.json:
-                _print(overview.as_json())
-            else:
-                from collector import text
+            explained = explanation.overview(store, run)
+        else:
+            explained = explanation.of_test(store, run, options.test)
+    if options.run is None:
+        notes = Terminal(sys.stderr)
+        notes.line(notes.style(f"collector: the latest run is {run}", "dim"))
+    _show(explained, as_json=options.json)
+    return 0
 
-                text.render(overview, terminal)
-            return 0
-        report = explanation.of_test(store, run, options.test)
-    if options.json:
-        _print(report)
+
+def _show(explained: Overview | JsonObject, *, as_json: bool) -> None:
+    """A whole run's overview or one test's report."""
+    from collector.explanation import Overview
+
+    terminal = Terminal(sys.stdout)
+    if isinstance(explained, Overview):
+        if as_json:
+            _print(explained.as_json())
+        else:
+            from collector import text
+
+            text.render(explained, terminal)
+    elif as_json:
+        _print(explained)
     else:
         from probe.text import render
 
-        render(report, terminal)
-    return 0
+        render(explained, terminal)
 
 
 def _print(value: JsonObject) -> None:

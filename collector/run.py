@@ -47,10 +47,10 @@ class Test:
         """The deciding span with the harness's outcome and words; a bare one when none was seen."""
         observation, reported = self.deciding, self.reported
         span = observation.span if observation is not None else _unseen(run, self.id, reported)
-        if reported is None:
-            return span
-        message = reported.message or span.message
-        return dataclasses.replace(span, test=self.id, outcome=reported.outcome, message=message)
+        span = dataclasses.replace(span, test=self.id, outcome=self.outcome)
+        if reported is not None:
+            span.message = reported.message or span.message
+        return span
 
 
 def load(store: Store, run: str) -> dict[str, Test]:

@@ -1,0 +1,264 @@
+"""`collector import` and `collector explain` on a real database."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector import cli
+from collector.store import Delivery, Hello, Observation, open_store
+from probe.coverage import SENSES, Coverage, Losses
+from probe.events import Event, Exec, Exit
+from probe.span import Span
+
+COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
+PID, CHILD = 100, 101
+
+
+class Database:
+    """A database that is filled as a probe would, and asked through the command line."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self._capsys = capsys
+        self._sequence = 0
+        self._key = 0
+
+    def span(self, test: str, exit_code: int, run: str = "r1", **fields: Any) -> None:
+        """A command that passed, or failed because a program was not there."""
+        self._key += 1
+        started = self._key * 1_000_000_000
+        outcome = "passed" if exit_code == 0 else "failed"
+        given = {"command": ("sh", "job.sh"), "outcome": outcome, "ended_ns": started + 900}
+        span = Span(
+            key=self._key,
+            run=run,
+            test=test,
+            sandbox="s1",
+            boot="b1",
+            pid=PID,
+            started_ns=started,
+            exit_code=exit_code,
+            **given | fields,
+        )
+        events = tuple(self._events(span)) if exit_code else ()
+        self._sequence += 1
+        observation = (self._sequence, Observation(span, COVERAGE, Losses()))
+        with contextlib.closing(open_store(str(self.path))) as store:
+            store.greet(Hello("s1", "b1", "0.1.0", COVERAGE, 0))
+            store.add([Delivery("s1", "b1", self._sequence, events, (observation,))])
+
+    def _events(self, span: Span) -> list[Event]:
+        def common(pid: int, offset: int) -> dict[str, Any]:
+            self._sequence += 1
+            parent = PID if pid == CHILD else 1
+            return {
+                "sequence": self._sequence,
+                "time_ns": span.started_ns + offset,
+                "pid": pid,
+                "ppid": parent,
+                "comm": "sh",
+                "exe": "/bin/sh",
+                "span": span.key,
+            }
+
+        missing = {"path": "/usr/bin/jq", "argv": ("jq",), "errno": "ENOENT"}
+        return [
+            Exec(**common(CHILD, 1), **missing, reason="exec.not_found", searched=("/usr/bin",)),
+            Exit(**common(CHILD, 2), code=127, reaper=PID, last_words="sh: jq: not found"),
+            Exit(**common(PID, 3), code=span.exit_code, reaper=1),
+        ]
+
+    def junit(self, cases: str, run: str = "r1") -> str:
+        path = self.path.with_name("junit.xml")
+        path.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+        return self.run("import", str(path), "--run", run)
+
+    def run(self, *arguments: str, status: int = 0) -> str:
+        """What it prints on stdout, or on stderr where it is to fail."""
+        assert cli.main([*arguments, "--db", str(self.path)]) == status
+        captured = self._capsys.readouterr()
+        return captured.err if status else captured.out
+
+    def report(self, *arguments: str) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.run("explain", "--json", *arguments))
+        return report
+
+
+@pytest.fixture
+def database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Database:
+    return Database(tmp_path / "c.db", capsys)
+
+
+def test_one_test(database: Database) -> None:
+    database.span("t1", 127)
+    report = database.report("t1")
+    assert report["schema"] == "probe.report/1"
+    assert (report["span"]["test"], report["outcome"]) == ("t1", "failed")
+    assert report["verdict"]["cause"] == "exec.not_found"
+    known = {event["id"] for event in report["events"]}
+    assert set(report["verdict"]["evidence"]) <= known
+    assert "exec.not_found" in database.run("explain", "t1")
+
+
+def test_the_run_grouped_by_cause(database: Database) -> None:
+    database.span("passes", 0)
+    database.span("lone", 1, outcome="failed", command=("false",))
+    for number in range(3):
+        database.span(f"jq{number}", 127)
+    database.junit('<testcase name="skipped"><skipped/></testcase>')
+    found = database.report()
+    assert (found["run"], found["passed"], found["skipped"], found["failed"]) == ("r1", 1, 1, 4)
+    first = found["groups"][0]
+    assert first["cause"] == "exec.not_found"
+    assert first["count"] == len(first["tests"])
+    assert {report["span"]["test"] for report in found["reports"]} == {
+        test for group in found["groups"] for test in group["tests"]
+    }
+    text = database.run("explain")
+    assert "run r1: 4 failed, 1 passed, 1 skipped" in text
+    for word in (first["cause"], "jq0", "jq1", "jq2", "lone"):
+        assert word in text
+
+
+def test_the_harness_has_the_last_word(database: Database) -> None:
+    database.span("tests/test_x.py::TestC::test_a[1/2]", 0)
+    database.span("tests/test_x.py::test_b", 127)
+    printed = database.junit(
+        '<testcase classname="tests.test_x.TestC" name="test_a[1/2]">'
+        '<failure message="AssertionError: 1 != 2"/></testcase>'
+        '<testcase classname="tests.test_x" name="test_b"/>'
+    )
+    assert printed == "imported 2 outcomes (1 failed, 1 passed) into run r1\n"
+    found = database.report()
+    [report] = found["reports"]
+    assert report["span"]["test"] == "tests/test_x.py::TestC::test_a[1/2]"
+    assert report["outcome"] == "failed"
+    assert found["passed"] == 1
+    for spelling in ("tests.test_x.TestC.test_a[1/2]", "test_a[1/2]"):
+        assert database.report(spelling) == report
+    assert database.report("test_b")["verdict"] is None
+
+
+def test_spans_that_go_by_the_bare_name(database: Database) -> None:
+    database.span("TestPay", 127)
+    database.junit('<testcase classname="shop" name="TestPay"><failure/></testcase>')
+    [report] = database.report()["reports"]
+    assert report["verdict"]["cause"] == "exec.not_found"
+
+
+def test_a_test_that_no_probe_saw(database: Database) -> None:
+    database.junit('<testcase name="t1" time="1.5"><error message="boo"/></testcase>')
+    report = database.report("t1")
+    assert (report["verdict"]["cause"], report["outcome"]) == ("unknown", "error")
+    assert report["span"]["duration_s"] == 1.5
+    assert all("no probe" in state for state in report["coverage"]["senses"].values())
+
+
+def test_the_last_failing_command_of_a_test_is_explained(database: Database) -> None:
+    database.span("t1", 0, command=("setup",))
+    database.span("t1", 1, command=("first",))
+    database.span("t1", 127, command=("second",))
+    database.span("t1", 0, command=("cleanup",))
+    assert database.report("t1")["span"]["command"] == ["second"]
+    assert database.report()["failed"] == 1
+
+
+def test_a_command_without_a_test_goes_by_its_words(database: Database) -> None:
+    database.span("", 127, command=("sh", "-c", "jq ."))
+    assert database.report()["groups"][0]["tests"] == ["sh -c 'jq .'"]
+    assert database.report("sh -c 'jq .'")["verdict"]["cause"] == "exec.not_found"
+
+
+def test_importing_again_changes_nothing(database: Database) -> None:
+    database.span("t1", 127)
+    cases = '<testcase name="t1"><failure/></testcase><testcase name="t2"/>'
+    printed = database.junit(cases)
+    before = database.report()
+    assert database.junit(cases) == printed
+    assert database.report() == before
+
+
+def test_the_latest_run_is_taken_and_named(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.span("t1", 127, run="r1")
+    database.span("t1", 0, run="r2")
+    assert cli.main(["explain", "--db", str(database.path)]) == 0
+    captured = capsys.readouterr()
+    assert "the latest run is r2" in captured.err
+    assert "0 failed, 1 passed" in captured.out
+    assert database.report("--run", "r1")["failed"] == 1
+
+
+def test_names_from_the_sandbox_cannot_reach_the_terminal(database: Database) -> None:
+    database.span("t\x1b[31m\n", 127, command=("sh", "\x1b]0;x\x07"))
+    for arguments in (["explain"], ["explain", "t\x1b[31m\n"], ["explain", "--json"]):
+        assert "\x1b" not in database.run(*arguments)
+
+
+def test_one_broken_file_of_several_imports_nothing(database: Database, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.xml", tmp_path / "bad.xml"
+    good.write_text('<testsuite><testcase name="t1"/></testsuite>')
+    bad.write_text("<testsuite><testcase")
+    assert "bad.xml" in database.run("import", str(good), str(bad), "--run", "r1", status=2)
+    assert not database.path.exists()
+
+
+def _missing(_: Path) -> None:
+    pass
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _text(path: Path) -> None:
+    path.write_text("not a database\n" * 100)
+
+
+def _empty_run(path: Path) -> None:
+    open_store(str(path)).close()
+
+
+@pytest.mark.parametrize("make", [_missing, _directory, _text, _empty_run])
+def test_databases_that_explain_cannot_use(
+    database: Database, make: Callable[[Path], None]
+) -> None:
+    make(database.path)
+    message = database.run("explain", status=2)
+    assert message.startswith("collector: ")
+    assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["explain", "--run", "r9"], "no run 'r9': known, the latest first: r1"),
+        (["explain", "t9"], "did you mean: t1"),
+        (["import", "/nix/junit.xml", "--run", "r1"], "/nix/junit.xml: No such file"),
+        (["import", "/", "--run", "r1"], "Is a directory"),
+        (["import", __file__, "--run", "r1"], "not a known format"),
+    ],
+)
+def test_bad_input_is_named(database: Database, arguments: list[str], words: str) -> None:
+    database.span("t1", 127)
+    message = database.run(*arguments, status=2)
+    assert words in message
+    assert message.count("\n") == 1
+
+
+def test_the_console_script_ends_with_status_2_and_no_traceback(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("collector")), "explain"]
+    environment = {**os.environ, "COLLECTOR_DB": str(tmp_path / "\udcff.db")}
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert ran.returncode == 2
+    assert ran.stderr.count("\n") == 1
