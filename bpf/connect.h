@@ -8,6 +8,7 @@
 /* A connect that said EINPROGRESS, until the handshake ends in a softirq of anybody's. */
 struct pending {
 	u64 started_ns;
+	int soft_error; /* what an ICMP message said during the call, while the socket was locked */
 	struct record head;
 	struct sockaddr_bytes {
 		u16 family;
@@ -66,7 +67,11 @@ static __always_inline void read_peer(struct sockaddr_bytes *out, u64 address)
 static __always_inline bool keep_pending(struct task_struct *task, struct sock *sk,
 					 struct sockaddr_bytes *peer)
 {
-	struct pending pending = { .started_ns = bpf_ktime_get_boot_ns(), .peer = *peer };
+	struct pending pending = {
+		.started_ns = bpf_ktime_get_boot_ns(),
+		.soft_error = BPF_CORE_READ(sk, sk_err_soft),
+		.peer = *peer,
+	};
 	u64 key = (u64)sk;
 
 	if (!identify(&pending.head, RECORD_CONNECT, task))
@@ -135,6 +140,8 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 		count_loss(pending->head.span, RECORD_CONNECT);
 	} else {
 		error = BPF_CORE_READ(sk, sk_err);
+		if (!error && new_state == TCP_CLOSE)
+			error = pending->soft_error;
 		e->head = pending->head;
 		e->head.time_ns = bpf_ktime_get_boot_ns();
 		e->duration_ns = e->head.time_ns - pending->started_ns;

@@ -323,6 +323,7 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	int sk_err;
+	int sk_err_soft;
 	u16 sk_type;
 };
 

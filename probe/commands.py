@@ -12,10 +12,21 @@ from probe.problem import Problem
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from probe.events import JsonObject
 
 
-Parser = argparse.ArgumentParser
+class _Formatter(argparse.HelpFormatter):
+    """With a width of its own: argparse would import shutil to find one, at each argument."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Formatter, **options)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -6,6 +6,8 @@ next to nothing, so nothing heavy is imported until it is needed.
 
 from __future__ import annotations
 
+import sys
+
 from probe import local
 from probe.problem import Problem
 
@@ -152,6 +154,9 @@ def _core_engine() -> Engine:
         except EngineError as error:
             result.append(error)
 
+    # The thread is in libbpf nearly all the time, and should not wait for its turn there.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
     thread = threading.Thread(target=load)
     thread.start()
     try:
@@ -159,6 +164,7 @@ def _core_engine() -> Engine:
         from probe.watch import Watch  # noqa: F401
     finally:
         thread.join()
+        sys.setswitchinterval(interval)
     loaded = result[0]
     if isinstance(loaded, EngineError):
         raise loaded

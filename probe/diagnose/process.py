@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from probe.diagnose.case import Dismissal
-from probe.diagnose.story import Story, Suspect
+from probe.diagnose.story import Story, Suspect, says
 from probe.diagnose.tree import Process
 from probe.events import Exec, Fork
 
@@ -181,7 +181,7 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         return None  # it was not by stat that it found out
     words = story.words(process.pid)
     for name, folders in _searches(ended.missing):
-        said = name in words and "not found" in words
+        said = name in words and says(words, "ENOENT")
         if said or (ended.code == _NOT_FOUND and len(folders) > 1):
             return Suspect(
                 cause="exec.not_found",

@@ -54,6 +54,13 @@ class Suspect:
     evidence: tuple[str, ...] = ()
 
 
+def says(words: str, errno: str) -> bool:
+    """Whether an error output speaks of this errno, in one of its spellings."""
+    lower = words.lower()
+    spellings = (abi.errno_text(errno), errno, *_SPELLINGS.get(errno, ()))
+    return any(spelling.lower() in lower for spelling in spellings)
+
+
 class Story:
     """Answers the questions that every rule asks."""
 
@@ -84,8 +91,7 @@ class Story:
             return 0.9
         lower = words.lower()
         errno = getattr(event, "errno", None)
-        spellings = (abi.errno_text(errno), errno, *_SPELLINGS.get(errno, ())) if errno else ()
-        error_named = any(spelling.lower() in lower for spelling in spellings)
+        error_named = errno is not None and says(words, errno)
         thing_named = any(mention and mention.lower() in lower for mention in mentions)
         if error_named and thing_named:
             return 1.25

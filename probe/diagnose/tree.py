@@ -134,7 +134,7 @@ class Tree:
         signal = child.exit.signal if child.exit else None
         kill = self.killer(child.pid)
         if signal == "SIGPIPE" or (
-            signal in _ROUTINE and kill is not None and self._inside(kill.pid)
+            signal in _ROUTINE and kill is not None and self._from_inside(kill)
         ):
             return 0.05
         later_failures = [other for other in later if other.failed]
@@ -148,5 +148,6 @@ class Tree:
             return 0.35
         return 0.8 if not later or lag < _SECOND else 0.4
 
-    def _inside(self, pid: int) -> bool:
-        return pid in self.processes
+    def _from_inside(self, kill: Signal) -> bool:
+        """A program's signal to another of this span; the OOM killer's comes from the kernel."""
+        return kill.sender == "process" and kill.pid in self.processes

@@ -1,0 +1,172 @@
+"""Making a sandbox for one command, as a profile describes it.
+
+Everything is a prefix of the command line, so a sandbox can be put around any
+command, watched from inside or outside, and needs no daemon: bubblewrap for
+namespaces and seccomp, cgroup files for limits, unshare(1) for a network of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probe.problem import Problem
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_ACTIONS = {
+    "ALLOW": 0x7FFF0000,
+    "LOG": 0x7FFC0000,
+    "TRACE": 0x7FF00000,
+    "USER_NOTIF": 0x7FC00000,
+    "TRAP": 0x00030000,
+    "KILL_PROCESS": 0x80000000,
+    "KILL_THREAD": 0x00000000,
+}
+_ERRNO = 0x00050000
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a sandbox allows. Memory in bytes; `seccomp` maps syscalls to an errno or an action."""
+
+    seccomp: Mapping[str, str] = field(default_factory=dict)
+    seccomp_default: str = "ALLOW"
+    memory: int | None = None
+    pids: int | None = None
+    network: str = "host"  # host, none (no interface but lo), or loopback (lo, up)
+    firewall: str | None = None  # an nftables ruleset for a network of its own
+    read_only: Sequence[str] = ()
+    tmpfs: Mapping[str, int] = field(default_factory=dict)  # mount point: size
+    user: int | None = None
+
+
+class Sandbox:
+    """A profile in force. A context manager: its cgroups and files go with it."""
+
+    def __init__(self, profile: Profile, name: str) -> None:
+        self.profile = profile
+        self.name = name
+        self._cgroups: list[Path] = []
+        self._folder = Path(tempfile.mkdtemp(prefix="sandbox-"))
+
+    def __enter__(self) -> Sandbox:
+        limits = (("memory", self.profile.memory), ("pids", self.profile.pids))
+        for controller, limit in limits:
+            if limit is not None:
+                self._cgroups.append(_make_cgroup(self.name, controller, limit))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for cgroup in dict.fromkeys(self._cgroups):
+            try:
+                cgroup.rmdir()
+            except OSError as error:
+                if error.errno not in (errno.EBUSY, errno.ENOENT):
+                    raise
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The command line that runs `argv` in this sandbox."""
+        return [*self._in_cgroups(), *self._in_network(), *self._in_bubblewrap(), *argv]
+
+    def _in_cgroups(self) -> list[str]:
+        if not self._cgroups:
+            return []
+        joins = "; ".join(f"echo $$ > {cgroup}/cgroup.procs" for cgroup in self._cgroups)
+        return ["sh", "-c", f'{joins}; exec "$@"', "sandbox"]
+
+    def _in_network(self) -> list[str]:
+        if self.profile.network == "host" and self.profile.firewall is None:
+            return []
+        if self.profile.network == "none":
+            return ["unshare", "--net"]
+        steps = ["ip link set lo up"]
+        if self.profile.firewall is not None:
+            rules = self._folder / "firewall.nft"
+            rules.write_text(self.profile.firewall)
+            steps.append(f"nft -f {rules}")
+        return ["unshare", "--net", "sh", "-c", f'{" && ".join(steps)} && exec "$@"', "sandbox"]
+
+    def _in_bubblewrap(self) -> list[str]:
+        profile = self.profile
+        if not (profile.seccomp or profile.read_only or profile.tmpfs or profile.user is not None):
+            return []
+        prefix = ["bwrap", "--dev-bind", "/", "/"]
+        for path in profile.read_only:
+            prefix += ["--ro-bind", path, path]
+        for path, size in profile.tmpfs.items():
+            prefix += ["--size", str(size), "--tmpfs", path]
+        if profile.user is not None:
+            prefix += ["--unshare-user", "--uid", str(profile.user)]
+        if not profile.seccomp:
+            return prefix
+        program = self._folder / "seccomp.bpf"
+        program.write_bytes(compile_filter(profile.seccomp, profile.seccomp_default))
+        # bubblewrap reads the program from a descriptor.
+        opened = f'exec "$@" 9< {program}'
+        return ["bash", "-c", opened, "sandbox", *prefix, "--seccomp", "9"]
+
+
+def _make_cgroup(name: str, controller: str, limit: int) -> Path:
+    if (_CGROUPS / "cgroup.controllers").exists():
+        folder, file = _CGROUPS / name, f"{controller}.max"
+    else:
+        folder = _CGROUPS / controller / name
+        file = "memory.limit_in_bytes" if controller == "memory" else "pids.max"
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / file).write_text(str(limit))
+    except OSError as error:
+        raise Problem(f"cannot limit {controller} in {folder}", error.strerror or "") from error
+    return folder
+
+
+def action_value(name: str) -> int:
+    """SECCOMP_RET_* of an action's name, or SECCOMP_RET_ERRNO of an errno's."""
+    if name in _ACTIONS:
+        return _ACTIONS[name]
+    number = 0 if name == "ERRNO(0)" else getattr(errno, name, None)
+    if number is None:
+        raise Problem(f"unknown seccomp action {name!r}", f"use an errno or {', '.join(_ACTIONS)}")
+    return _ERRNO + int(number)
+
+
+def compile_filter(rules: Mapping[str, str], default: str = "ALLOW") -> bytes:
+    """A seccomp program for bubblewrap, by the system's libseccomp."""
+    library = ctypes.CDLL(ctypes.util.find_library("seccomp") or "libseccomp.so.2")
+    library.seccomp_init.restype = ctypes.c_void_p
+    library.seccomp_init.argtypes = [ctypes.c_uint32]
+    library.seccomp_rule_add.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_int,
+        ctypes.c_uint,
+    ]
+    library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.seccomp_release.argtypes = [ctypes.c_void_p]
+    context = library.seccomp_init(action_value(default))
+    try:
+        for syscall, action in rules.items():
+            number = library.seccomp_syscall_resolve_name(syscall.encode())
+            if number == -1:
+                raise Problem(f"unknown syscall {syscall!r}", "see syscalls(2)")
+            library.seccomp_rule_add(context, action_value(action), number, 0)
+        with tempfile.TemporaryFile() as file:
+            if library.seccomp_export_bpf(context, file.fileno()) != 0:
+                raise Problem("libseccomp could not write the filter")
+            file.seek(0)
+            return file.read()
+    finally:
+        library.seccomp_release(context)
+
+
+def unique_name(stem: str) -> str:
+    """A cgroup name that no other process uses."""
+    return f"{stem}-{os.getpid()}"
