@@ -111,6 +111,7 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 	e->type = type;
 	e->pending = 0;
 	e->abandoned = 0;
+	e->pad = 0;
 	__builtin_memcpy(e->address, peer.address, 16);
 	__builtin_memset(e->path, 0, sizeof(e->path));
 	if (peer.family == AF_UNIX) {
@@ -151,6 +152,7 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 		e->type = SOCK_STREAM;
 		e->pending = 1;
 		e->abandoned = new_state == TCP_CLOSE && !error;
+		e->pad = 0;
 		__builtin_memcpy(e->address, pending->peer.address, 16);
 		__builtin_memset(e->path, 0, sizeof(e->path));
 		bpf_ringbuf_submit(e, 0);

@@ -163,6 +163,7 @@ struct connect_record {
 	__u16 type; /* SOCK_STREAM ... */
 	__u16 pending; /* 1: connect(2) said EINPROGRESS and this is how it ended */
 	__u32 abandoned; /* 1: closed by its owner before an answer came */
+	__u32 pad;
 	__u8 address[16];
 	char path[UNIX_PATH_SIZE];
 };

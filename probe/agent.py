@@ -25,6 +25,7 @@ from probe.diagnose import Case, explain
 from probe.engine.core import CoreEngine
 from probe.engine.errors import EngineError
 from probe.events import Event, JsonObject
+from probe.log import configure as configure_logging
 from probe.problem import Problem
 from probe.span import OUTCOMES, Span, open_span
 from probe.watch import Watch
@@ -234,6 +235,7 @@ def _listen(path: str) -> socket.socket:
 
 def serve(path: str | None, collector: str | None) -> None:
     """Runs until SIGTERM or SIGINT. Problem where the sandbox does not let it."""
+    configure_logging()
     path = path or local.socket_path()
     listener = _listen(path)
     try:

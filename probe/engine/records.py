@@ -32,7 +32,6 @@ ACTION_STRICT = 5
 
 
 class Record(ctypes.Structure):
-    name = "record"
     _fields_ = [
         ("time_ns", c_uint64),
         ("span", c_uint64),
@@ -49,7 +48,6 @@ class Record(ctypes.Structure):
 
 
 class FilterInstruction(ctypes.Structure):
-    name = "filter_instruction"
     _fields_ = [
         ("code", c_uint16),
         ("jump_true", c_uint8),
@@ -59,7 +57,6 @@ class FilterInstruction(ctypes.Structure):
 
 
 class FilterRecord(ctypes.Structure):
-    name = "filter_record"
     _fields_ = [
         ("head", Record),
         ("filter", c_uint64),
@@ -71,7 +68,6 @@ class FilterRecord(ctypes.Structure):
 
 
 class SeccompRecord(ctypes.Structure):
-    name = "seccomp_record"
     _fields_ = [
         ("head", Record),
         ("args", c_uint64 * 6),
@@ -86,12 +82,10 @@ class SeccompRecord(ctypes.Structure):
 
 
 class FollowUp(ctypes.Structure):
-    name = "follow_up"
     _fields_ = [("syscall", c_uint32), ("ret", c_int32)]
 
 
 class FollowRecord(ctypes.Structure):
-    name = "follow_record"
     _fields_ = [
         ("head", Record),
         ("calls", FollowUp * FOLLOW_UPS),
@@ -102,7 +96,6 @@ class FollowRecord(ctypes.Structure):
 
 
 class ExecRecord(ctypes.Structure):
-    name = "exec_record"
     _fields_ = [
         ("head", Record),
         ("argv_size", c_uint32),
@@ -113,7 +106,6 @@ class ExecRecord(ctypes.Structure):
 
 
 class ExecFailedRecord(ctypes.Structure):
-    name = "exec_failed_record"
     _fields_ = [
         ("head", Record),
         ("error", c_int32),
@@ -127,7 +119,6 @@ class ExecFailedRecord(ctypes.Structure):
 
 
 class CgroupLimit(ctypes.Structure):
-    name = "cgroup_limit"
     _fields_ = [
         ("limit", c_uint64),
         ("usage", c_uint64),
@@ -136,7 +127,6 @@ class CgroupLimit(ctypes.Structure):
 
 
 class ForkFailedRecord(ctypes.Structure):
-    name = "fork_failed_record"
     _fields_ = [
         ("head", Record),
         ("error", c_int32),
@@ -147,7 +137,6 @@ class ForkFailedRecord(ctypes.Structure):
 
 
 class ExitRecord(ctypes.Structure):
-    name = "exit_record"
     _fields_ = [
         ("head", Record),
         ("status", c_int32),
@@ -157,7 +146,6 @@ class ExitRecord(ctypes.Structure):
 
 
 class ConnectRecord(ctypes.Structure):
-    name = "connect_record"
     _fields_ = [
         ("head", Record),
         ("duration_ns", c_uint64),
@@ -167,13 +155,13 @@ class ConnectRecord(ctypes.Structure):
         ("type", c_uint16),
         ("pending", c_uint16),
         ("abandoned", c_uint32),
+        ("pad", c_uint32),
         ("address", c_uint8 * 16),
         ("path", c_char * UNIX_PATH_SIZE),
     ]
 
 
 class OomRecord(ctypes.Structure):
-    name = "oom_record"
     _fields_ = [
         ("head", Record),
         ("total_vm_pages", c_uint64),
@@ -184,7 +172,6 @@ class OomRecord(ctypes.Structure):
 
 
 class SignalRecord(ctypes.Structure):
-    name = "signal_record"
     _fields_ = [
         ("head", Record),
         ("target_pid", c_uint32),
@@ -197,7 +184,6 @@ class SignalRecord(ctypes.Structure):
 
 
 class FileRecord(ctypes.Structure):
-    name = "file_record"
     _fields_ = [
         ("head", Record),
         ("error", c_int32),
@@ -210,17 +196,14 @@ class FileRecord(ctypes.Structure):
 
 
 class NamespaceRecord(ctypes.Structure):
-    name = "namespace_record"
     _fields_ = [("head", Record), ("old_mnt_ns", c_uint32), ("pad", c_uint32)]
 
 
 class Missing(ctypes.Structure):
-    name = "missing"
     _fields_ = [("syscall", c_uint32), ("path", c_char * MISSING_SIZE)]
 
 
 class Recent(ctypes.Structure):
-    name = "recent"
     _fields_ = [
         ("missing_total", c_uint32),
         ("words_total", c_uint32),
@@ -233,7 +216,6 @@ class Recent(ctypes.Structure):
 
 
 class RecentRecord(ctypes.Structure):
-    name = "recent_record"
     _fields_ = [
         ("head", Record),
         ("of_creator", c_uint32),
@@ -243,7 +225,6 @@ class RecentRecord(ctypes.Structure):
 
 
 class Settings(ctypes.Structure):
-    name = "settings"
     _fields_ = [
         ("pid_ns", c_uint32),
         ("self_tgid", c_uint32),
@@ -258,7 +239,6 @@ class Settings(ctypes.Structure):
 
 
 class LossKey(ctypes.Structure):
-    name = "loss_key"
     _fields_ = [("span", c_uint64), ("kind", c_uint32), ("pad", c_uint32)]
 
 

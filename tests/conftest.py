@@ -1,0 +1,110 @@
+"""What all tests share: the agent, the schema, and what to do where BPF is not to be had."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+BIN = Path(sys.executable).parent
+SCHEMA = Path(__file__).parent.parent / "probe" / "report.schema.json"
+
+
+def wait_for(condition: Callable[[], Any], limit_s: float = 10.0) -> Any:
+    """The first true value of `condition`; fails the test when the limit has passed."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    pytest.fail(f"nothing came of {condition} within {limit_s} s")
+
+
+def bpf_obstacle() -> str | None:
+    from probe.engine.errors import EngineError
+    from probe.engine.loader import load
+
+    try:
+        load().object.close()
+    except EngineError as error:
+        return str(error)
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without BPF a developer's run skips; CI fails, so that it cannot go unnoticed."""
+    if os.environ.get("CI") == "true" or not any(item.get_closest_marker("bpf") for item in items):
+        return
+    obstacle = bpf_obstacle()
+    for item in items:
+        if obstacle and item.get_closest_marker("bpf"):
+            item.add_marker(pytest.mark.skip(reason=obstacle))
+
+
+class Agent:
+    """A `probe agent` of the tests' own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.socket = str(folder / "agent.sock")
+        self.log = folder / "agent.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [BIN / "probe", "agent", "--socket", self.socket, *options], stderr=log
+            )
+        wait_for(lambda: self.process.poll() is not None or b"listening" in self.log.read_bytes())
+        assert self.process.poll() is None, self.log.read_text()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(15) == 0, self.log.read_text()
+
+
+@pytest.fixture(scope="session")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """One agent for all tests that want one; each span is its own anyway."""
+    started = Agent(tmp_path_factory.mktemp("agent"))
+    yield started
+    started.stop()
+
+
+def validated(report: dict[str, Any]) -> dict[str, Any]:
+    """The report, after a check against the schema and of the ids that it refers to."""
+    jsonschema.validate(report, json.loads(SCHEMA.read_text()))
+    known = {event["id"] for event in report["events"]}
+    findings = [*([report["verdict"]] if report["verdict"] else []), *report["alternatives"]]
+    for finding in findings:
+        assert set(finding["evidence"]) <= known
+    assert {dismissal["event"] for dismissal in report["dismissed"]} <= known
+    return report
+
+
+def probe_run(
+    *command: str | Path,
+    socket: str = "/nonexistent",
+    options: tuple[str, ...] = (),
+    folder: Path,
+    **popen: Any,
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """`probe run` with a report, which is validated."""
+    path = folder / f"report-{time.monotonic_ns()}.json"
+    environment = {**popen.pop("env", os.environ), "PROBE_SOCKET": socket}
+    done = subprocess.run(
+        [BIN / "probe", "run", "--json", path, *options, "--", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **popen,
+    )
+    return done, validated(json.loads(path.read_text()))
