@@ -140,6 +140,19 @@ def test_twenty_probes_at_once(collector: Collector) -> None:
         assert {one.losses.total for one in found} == {1}
 
 
+def test_two_probes_of_one_boot(collector: Collector) -> None:
+    """Two `probe run` in one sandbox: the one that began first ends last."""
+    with probe_of("s1", collector.address) as (first, put_first):
+        with probe_of("s1", collector.address) as (second, _):
+            for sequence in range(1001, 1011):
+                second.put_event(Exit(sequence=sequence, time_ns=1, pid=1, span=7))
+            assert second.drain(LIMIT_S)
+        for _ in range(10):
+            put_first()
+        assert first.drain(LIMIT_S)
+    assert collector.sequences("s1") == [*range(1, 11), *range(1001, 1011)]
+
+
 def test_killed_in_mid_stream_and_started_again(tmp_path: Path, collector: Collector) -> None:
     kills = 3
     with probe_of("s1", collector.address, batch_items=10) as (client, put):
