@@ -3,7 +3,11 @@
 An item leaves the queue when the collector has acknowledged it, and an
 acknowledgement follows a commit there. After a break everything that was not
 acknowledged is sent again; the collector knows each item by (sandbox, boot,
-sequence) and keeps it once. So one (sandbox, boot) is one Stream at a time.
+sequence) and keeps it once.
+
+Several probes may speak for one boot at the same time (two `probe run`), each with
+numbers of its own. So the position that Welcome names may be another's: what it
+confirms is not dropped unseen but sent again, which costs a few batches a break.
 """
 
 from __future__ import annotations
@@ -103,14 +107,18 @@ class Queue:
         return len(self._waiting)
 
     @property
-    def first(self) -> int:
-        """The lowest sequence that is not acknowledged, 0 when there is none."""
-        entries = self._sent or self._waiting
-        return entries[0].sequence if entries else 0
+    def sent(self) -> int:
+        return len(self._sent)
 
     @property
     def last_sent(self) -> int:
+        """The highest sequence under way, 0 when there is none."""
         return self._sent[-1].sequence if self._sent else 0
+
+    @property
+    def first_waiting(self) -> int:
+        """The lowest sequence that waits, 0 when there is none."""
+        return self._waiting[0].sequence if self._waiting else 0
 
     @property
     def losses(self) -> Losses:
@@ -125,15 +133,12 @@ class Queue:
         if len(self) > self._capacity:
             self._lose(self._waiting.popleft())
 
-    def take(self, items: int, size: int, singly_until: int = 0) -> list[Entry]:
-        """The next entries to send: up to `items` of them and `size` bytes, at least one.
-
-        Up to the sequence `singly_until` only one at a time.
-        """
+    def take(self, items: int, size: int) -> list[Entry]:
+        """The next entries to send: up to `items` of them and `size` bytes, at least one."""
         taken: list[Entry] = []
         while self._waiting and len(taken) < items:
             size -= self._waiting[0].item.ByteSize()
-            if taken and (size < 0 or taken[0].sequence <= singly_until):
+            if taken and size < 0:
                 break
             taken.append(self._waiting.popleft())
         self._sent.extend(taken)
@@ -150,9 +155,10 @@ class Queue:
         self._waiting.extendleft(reversed(self._sent))
         self._sent.clear()
 
-    def lose_first(self) -> None:
-        """Gives the first entry up."""
-        self._lose((self._sent or self._waiting).popleft())
+    def lose_sent(self) -> None:
+        """Gives up what is under way."""
+        while self._sent:
+            self._lose(self._sent.popleft())
 
     def count_lost(self, sense: str, count: int) -> None:
         self._lost[sense] += count
@@ -168,7 +174,7 @@ class _Session:
         self.welcomed = False
         self.progress = False  # something was acknowledged, or nothing was left to send
         self.over = False
-        self.last_sent = 0
+        self.refused = False  # the collector cannot make sense of something we sent
 
 
 class Stream:
@@ -204,8 +210,7 @@ class Stream:
         self._changed = threading.Condition()
         self._closed = False
         self._drains = 0
-        self._singly_until = 0
-        self._refused = 0  # the last sequence sent when the collector refused something
+        self._singly_until = 0  # up to here items go one by one: one of them was refused
         self._error: str | None = "not connected yet"
         self._call: Any = None
         _import_wire()
@@ -283,9 +288,9 @@ class Stream:
                 reason = "the collector ended the stream"
             except grpc.RpcError as error:
                 reason = error.details() or error.code().name
-                if error.code() is grpc.StatusCode.INVALID_ARGUMENT and session.welcomed:
-                    self._refused = session.last_sent
+                session.refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
             self._error = reason
+            self._end(session)
             failures = 1 if session.progress else min(failures + 1, 16)
             # With jitter, so that a thousand probes do not come back in the same instant.
             self._pause(random.uniform(0.5, 1) * min(MAX_DELAY_S, FIRST_DELAY_S * 2**failures))
@@ -297,15 +302,23 @@ class Stream:
 
         with grpc.insecure_channel(self._target, options=_CHANNEL_OPTIONS) as channel:
             self._call = CollectorStub(channel).Stream(self._requests(session))
-            try:
-                for message in self._call:
-                    self._heard(session, message)
-            finally:
-                with self._changed:
-                    session.over = True
-                    session.last_sent = self._queue.last_sent
-                    self._queue.rewind()
-                    self._changed.notify_all()
+            for message in self._call:
+                self._heard(session, message)
+
+    def _end(self, session: _Session) -> None:
+        with self._changed:
+            session.over = True
+            if session.refused and self._queue.sent:
+                self._isolate()
+            self._queue.rewind()
+            self._changed.notify_all()
+
+    def _isolate(self) -> None:
+        """Finds the item that the collector cannot take, and gives up that one alone."""
+        if self._queue.last_sent <= self._singly_until:
+            self._queue.lose_sent()
+        else:
+            self._singly_until = self._queue.last_sent
 
     def _pause(self, delay_s: float) -> None:
         began = time.monotonic()
@@ -340,21 +353,28 @@ class Stream:
             return session.over or self._closed
 
         def full() -> bool:
-            enough = self._queue.waiting >= self._batch_items
+            enough = self._queue.waiting >= self._batch_items or singly()
             return ended() or enough or self._drains > 0
 
+        def singly() -> bool:
+            return self._queue.first_waiting <= self._singly_until
+
         with self._changed:
-            self._changed.wait_for(lambda: ended() or (session.welcomed and self._queue.waiting))
+            self._changed.wait_for(lambda: ended() or (session.welcomed and self._may_send()))
             self._changed.wait_for(full, self._linger_s)
             if ended():
                 return []
-            return self._queue.take(self._batch_items, BATCH_BYTES, self._singly_until)
+            return self._queue.take(1 if singly() else self._batch_items, BATCH_BYTES)
+
+    def _may_send(self) -> bool:
+        """While items go one by one, each waits for the answer to the one before it."""
+        if not self._queue.waiting:
+            return False
+        return self._queue.first_waiting > self._singly_until or not self._queue.sent
 
     def _heard(self, session: _Session, message: wire.CollectorMessage) -> None:
         with self._changed:
             if message.HasField("welcome"):
-                self._queue.acknowledge(message.welcome.acknowledged)
-                self._settle_refusal()
                 session.welcomed = True
                 self._error = None
             else:
@@ -362,20 +382,6 @@ class Stream:
                 session.progress = True
             session.progress |= not len(self._queue)
             self._changed.notify_all()
-
-    def _settle_refusal(self) -> None:
-        """After a refusal: finds the item that the collector cannot take, and gives it up.
-
-        What was refused is sent again one by one; a refusal among those is the first
-        that the collector has not committed.
-        """
-        first, refused, self._refused = self._queue.first, self._refused, 0
-        if not 0 < first <= refused:
-            return
-        if first <= self._singly_until:
-            self._queue.lose_first()
-        else:
-            self._singly_until = refused
 
 
 def _import_wire() -> None:
