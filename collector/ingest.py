@@ -207,7 +207,7 @@ class Conversation:
             self._last = item.sequence
             kind = item.WhichOneof("body")
             if kind == "event":
-                events.append(_event(item))
+                events.append(_event(item.event))
             elif kind == "span":
                 spans.append((item.sequence, self._observation(item.span)))
             else:
@@ -222,12 +222,12 @@ class Conversation:
         return Observation(*span_from(message, self.sandbox, self._boot))
 
 
-def _event(item: wire.Item) -> Event:
-    if item.event.sequence != item.sequence:
-        raise Malformed(f"event {item.event.sequence} in item {item.sequence}")
-    _check_integers(count=item.event.count, span=item.event.span)
+def _event(message: wire.Event) -> Event:
+    if not message.sequence:
+        raise Malformed("an event without a sequence")
+    _check_integers(sequence=message.sequence, count=message.count, span=message.span)
     try:
-        event = event_from(item.event)
+        event = event_from(message)
     except ValueError as error:
         raise Malformed(str(error)) from None
     if not math.isfinite(getattr(event, "duration_s", None) or 0):

@@ -2,12 +2,12 @@
 
 An item leaves the queue when the collector has acknowledged it, and an
 acknowledgement follows a commit there. After a break everything that was not
-acknowledged is sent again; the collector knows each item by (sandbox, boot,
-sequence) and keeps it once.
+acknowledged is sent again; the collector knows an event by its (sandbox, boot,
+sequence), a span by its key and start, and keeps each once.
 
-Several probes may speak for one boot at the same time (two `probe run`), each with
-numbers of its own. So the position that Welcome names may be another's: what it
-confirms is not dropped unseen but sent again, which costs a few batches a break.
+An item has a number of its own, which acknowledgements name. Several probes may
+speak for one boot at the same time (two `probe run`), so the number in Welcome may
+be another's: what it confirms is sent again, which costs a few batches a break.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,6 @@ class Queue:
         self._capacity = capacity
         self._sent: deque[Entry] = deque()
         self._waiting: deque[Entry] = deque()
-        self._last = 0
         self._lost: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -125,10 +124,7 @@ class Queue:
         return Losses(dict(self._lost))
 
     def append(self, entry: Entry) -> None:
-        """ValueError unless its sequence is above all before it."""
-        if entry.sequence <= self._last:
-            raise ValueError(f"sequence {entry.sequence} after {self._last}")
-        self._last = entry.sequence
+        """Its sequence is above all before it."""
         self._waiting.append(entry)
         if len(self) > self._capacity:
             self._lose(self._waiting.popleft())
@@ -178,11 +174,7 @@ class _Session:
 
 
 class Stream:
-    """Takes events and spans in ascending sequence and brings them to the collector.
-
-    `next_sequence` draws from the counter that numbers the events; a span takes its
-    number from there. Drawing a number and putting the item must be one step for the
-    caller, so that numbers arrive in order.
+    """Takes events and spans from any thread, in any order, and brings them to the collector.
 
     The constructor imports grpc and starts a thread; create it after a fork, not
     before. It raises Problem for an address of no known form and never because the
@@ -196,7 +188,6 @@ class Stream:
         sandbox: str,
         boot: str,
         coverage: Coverage,
-        next_sequence: Callable[[], int],
         capacity: int = CAPACITY,
         batch_items: int = BATCH_ITEMS,
         linger_s: float = LINGER_S,
@@ -204,7 +195,8 @@ class Stream:
         check_address(address)
         self._target = address if address.startswith("unix:") else f"dns:///{address}"
         self._sandbox, self._boot, self._coverage = sandbox, boot, coverage
-        self._next_sequence = next_sequence
+        # Above whatever an earlier process of this boot has used.
+        self._sequence = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._batch_items, self._linger_s = batch_items, linger_s
         self._queue = Queue(capacity)
         self._changed = threading.Condition()
@@ -229,25 +221,19 @@ class Stream:
         return self._error
 
     def put_event(self, event: Event) -> None:
-        """Never waits. ValueError unless its sequence is above all before it."""
+        """Never waits."""
         from probe.message import event_message
         from probe.wire import stream_pb2 as wire
 
-        item = wire.Item(sequence=event.sequence, event=event_message(event))
         sense = event.sense if isinstance(event, Loss) else _SENSE[event.kind]
-        with self._changed:
-            self._append(Entry(event.sequence, sense, event.count, item))
+        self._put(wire.Item(event=event_message(event)), sense, event.count)
 
     def put_span(self, span: Span, coverage: Coverage, losses: Losses) -> None:
         """Never waits. A span may be put again when more is known of it; the last one holds."""
         from probe.message import span_message
         from probe.wire import stream_pb2 as wire
 
-        message = span_message(span, coverage, losses)
-        with self._changed:
-            sequence = self._next_sequence()
-            item = wire.Item(sequence=sequence, span=message)
-            self._append(Entry(sequence, SPANS, 1, item))
+        self._put(wire.Item(span=span_message(span, coverage, losses)), SPANS, 1)
 
     def drain(self, timeout_s: float) -> bool:
         """Waits until everything is acknowledged; False when time ran out before."""
@@ -269,13 +255,16 @@ class Stream:
             self._call.cancel()
             self._thread.join(1)
 
-    def _append(self, entry: Entry) -> None:
-        if entry.item.ByteSize() > BATCH_BYTES:
-            self._queue.count_lost(entry.sense, entry.count)
-            return
-        self._queue.append(entry)
-        if self._queue.waiting == 1 or self._queue.waiting >= self._batch_items:
-            self._changed.notify_all()
+    def _put(self, item: wire.Item, sense: str, count: int) -> None:
+        with self._changed:
+            if item.ByteSize() > BATCH_BYTES:
+                self._queue.count_lost(sense, count)
+                return
+            self._sequence += 1
+            item.sequence = self._sequence
+            self._queue.append(Entry(self._sequence, sense, count, item))
+            if self._queue.waiting == 1 or self._queue.waiting >= self._batch_items:
+                self._changed.notify_all()
 
     def _run(self) -> None:
         import grpc

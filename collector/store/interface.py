@@ -34,7 +34,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A batch of one probe. `spans` come with their sequence; `last` is the highest of all."""
+    """A batch of one probe. `spans` come with their item's number; `last` is the last item's."""
 
     sandbox: str
     boot: str
@@ -47,10 +47,10 @@ class Store(Protocol):
     """Every method raises Problem when the database cannot do it."""
 
     def greet(self, hello: Hello) -> int:
-        """Remembers the probe; the last sequence that is committed for it, 0 for none."""
+        """Remembers the probe; the highest item number that is committed for it, 0 for none."""
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
-        """Commits all of them or none. What is already there stays as it is."""
+        """Commits all of them or none. Events that are already there stay as they are."""
 
     def add_outcomes(self, run: str, outcomes: Iterable[Outcome]) -> None:
         """Commits all of them or none. The newer outcome of a test replaces the older."""

@@ -10,7 +10,7 @@ APPLICATION_ID = 0x50524F42  # "PROB": tells our files from other SQLite databas
 
 STEPS: list[tuple[str, ...]] = [
     (
-        # acknowledged: the highest sequence that is committed.
+        # acknowledged: the highest item number that is committed.
         """
         CREATE TABLE sandboxes (
             id INTEGER PRIMARY KEY,
