@@ -1,0 +1,1 @@
+"""What the probe costs, each number beside its peers and its floor: `python -m bench`."""
