@@ -55,44 +55,50 @@ class MountNamespaces:
 
     def within(self, number: int, pid: int, look: Callable[[], Result]) -> Result:
         """What `look` finds where the process's root is, or was. OutOfReachError otherwise."""
-        enter = self._entrance(number, pid)
-        if enter is None:
+        entrances = self._entrances(number, pid)
+        if not entrances:
             return look()
         found: list[Result] = []
-        failed: list[BaseException] = []
 
         def visit() -> None:
             # Root and working directory belong to this thread alone from here on,
             # which is also what setns(2) asks for before a change of mount namespace.
-            try:
-                _check(_libc.unshare(_CLONE_FS))
-                enter()
-                found.append(look())
-            except BaseException as error:
-                failed.append(error)
+            _check(_libc.unshare(_CLONE_FS))
+            for enter in entrances:
+                try:
+                    enter()
+                    found.append(look())
+                    return
+                except OSError:
+                    continue  # the process has gone in the meantime
 
         visitor = threading.Thread(target=visit)
         visitor.start()
         visitor.join()
-        if failed:
-            raise OutOfReachError(str(failed[0])) from failed[0]
+        if not found:
+            raise OutOfReachError("the mount namespace is gone")
         return found[0]
 
-    def _entrance(self, number: int, pid: int) -> Callable[[], None] | None:
-        """How to get there; None where we are there already."""
+    def _entrances(self, number: int, pid: int) -> list[Callable[[], None]]:
+        """The ways to get there, best first; none where we are there already."""
         try:
             root = os.readlink(f"/proc/{pid}/root")
             alive = os.stat(f"/proc/{pid}/ns/mnt").st_ino == number
         except OSError:
             root, alive = "/", False
         if number == self._own and root == "/":
-            return None
+            return []
+        ways: list[Callable[[], None]] = []
         if alive:
-            return lambda: os.chroot(f"/proc/{pid}/root")
+            ways.append(lambda: os.chroot(f"/proc/{pid}/root"))
         if number in self._kept:
             fd = self._kept[number]
-            return lambda: _check(_libc.setns(fd, _CLONE_NEWNS))
-        raise OutOfReachError("the mount namespace is gone")
+            ways.append(lambda: _check(_libc.setns(fd, _CLONE_NEWNS)))
+        return ways or [_no_way]
+
+
+def _no_way() -> None:
+    raise FileNotFoundError
 
 
 def _check(result: int) -> None:

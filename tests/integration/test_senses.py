@@ -1,0 +1,376 @@
+"""Each sense against the real kernel: what the report says of programs made for the purpose."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BIN, Agent, probe_run
+
+from collector.sandbox import Profile, Sandbox
+from probe import abi
+
+pytestmark = pytest.mark.bpf
+PROGRAMS = Path(__file__).parent / "programs"
+PYTHON = "/usr/bin/python3"
+
+Watch = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    folder = tmp_path_factory.mktemp("programs")
+
+    def build(name: str) -> Path:
+        binary = folder / name
+        if not binary.exists():
+            source = PROGRAMS / f"{name}.c"
+            subprocess.run(["cc", "-pthread", "-o", binary, source], check=True)
+        return binary
+
+    return build
+
+
+@pytest.fixture
+def watched(agent: Agent, tmp_path: Path) -> Watch:
+    """Runs a command; the events of one kind."""
+
+    def watch(kind: str, *command: str | Path, **options: Any) -> list[dict[str, Any]]:
+        _, report = probe_run(*command, socket=agent.socket, folder=tmp_path, **options)
+        assert report["lost"]["total"] == 0
+        return [event for event in report["events"] if event["kind"] == kind]
+
+    return watch
+
+
+def number(name: str) -> int:
+    return abi.syscall_numbers(platform.machine())[name]
+
+
+# --- seccomp: the table of actions --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("action", "told", "errno"),
+    [
+        (0x00050001, "errno", "EPERM"),
+        (0x00050026, "errno", "ENOSYS"),
+        (0x7FF00000, "trace", "ENOSYS"),
+        (0x00030000, "trap", None),
+        (0x80000000, "kill_process", None),
+        (0x00000000, "kill_thread", None),
+    ],
+)
+def test_a_refused_call(
+    action: int, told: str, errno: str | None, built: Callable[[str], Path], watched: Watch
+) -> None:
+    events = watched("seccomp", built("denied"), hex(action), str(number("getpriority")))
+    assert len(events) == 1
+    event = events[0]
+    assert (event["syscall"], event["action"], event.get("errno")) == ("getpriority", told, errno)
+    assert event["args"] == [11, 22, 33, 44, 55, 66]
+    assert event["filter"] == "rule for this call with these arguments"
+    assert event["comm"] == "denied"
+
+
+@pytest.mark.parametrize("action", [0x7FFF0000, 0x7FFC0000], ids=["allow", "log"])
+def test_an_allowed_call_is_none(action: int, built: Callable[[str], Path], watched: Watch) -> None:
+    assert watched("seccomp", built("denied"), hex(action), str(number("getpriority"))) == []
+
+
+def test_the_kernels_own_refusal_is_none(built: Callable[[str], Path], watched: Watch) -> None:
+    """A filter that looks at the first argument lets this one pass; it fails by itself."""
+    call = str(number("getpriority"))
+    assert watched("seccomp", built("denied"), "0x50001", call, "12") == []
+
+
+def test_a_thread_killed_among_others(built: Callable[[str], Path], watched: Watch) -> None:
+    events = watched("seccomp", built("denied"), "0", str(number("getpriority")), "11", "thread")
+    assert [(event["syscall"], event["action"]) for event in events] == [
+        ("getpriority", "kill_thread")
+    ]
+    assert events[0]["tid"] != events[0]["pid"]
+
+
+def test_a_trap_with_a_handler_is_told_and_survived(
+    built: Callable[[str], Path], agent: Agent, tmp_path: Path
+) -> None:
+    done, report = probe_run(
+        built("denied"),
+        "0x30000",
+        str(number("getpriority")),
+        "11",
+        "thread",
+        "handler",
+        socket=agent.socket,
+        folder=tmp_path,
+    )
+    assert done.returncode == 7
+    actions = [event["action"] for event in report["events"] if event["kind"] == "seccomp"]
+    assert actions == ["trap"]
+
+
+def test_what_the_thread_did_next(watched: Watch) -> None:
+    code = (
+        "import os\n"
+        "try: os.sched_getparam(0)\n"
+        "except PermissionError: os.getpid(); os.sched_get_priority_max(0)\n"
+    )
+    with Sandbox(Profile(seccomp={"sched_getparam": "EPERM"}), "next") as sandbox:
+        events = watched("seccomp", *sandbox.command([PYTHON, "-c", code]))
+    assert [call.split("=")[0] for call in events[0]["next"][:2]] == [
+        "getpid",
+        "sched_get_priority_max",
+    ]
+    assert events[0]["calls_after"] >= len(events[0]["next"]) > 1
+
+
+def test_a_filter_that_was_there_before_the_probe(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The probe starts inside the sandbox, as in an image: nobody saw the filter installed."""
+    report = tmp_path / "report"
+    with Sandbox(Profile(seccomp={"sethostname": "EPERM"}), "before") as sandbox:
+        inner = [BIN / "probe", "run", "--json", report, "--", "hostname", "x"]
+        subprocess.run(
+            sandbox.command([str(word) for word in inner]),
+            env={**os.environ, "PROBE_SOCKET": "/nonexistent"},
+            capture_output=True,
+            check=False,
+        )
+    events = [e for e in json.loads(report.read_text())["events"] if e["kind"] == "seccomp"]
+    assert [(event["syscall"], event["errno"]) for event in events] == [("sethostname", "EPERM")]
+
+
+# --- programs -----------------------------------------------------------------
+
+
+def test_a_started_program(watched: Watch) -> None:
+    events = watched("exec", "sh", "-c", "exec /bin/echo one 'two three'")
+    assert events[-1]["path"] == "/bin/echo"
+    assert events[-1]["argv"] == ["/bin/echo", "one", "two three"]
+    assert "errno" not in events[-1]
+
+
+def test_a_search_on_path_is_one_event(watched: Watch) -> None:
+    environment = {**os.environ, "PATH": "/nowhere:/usr/bin:/bin:/also/nowhere"}
+    code = "import os; os.execvp('frobnicate', ['frobnicate', 'x'])"
+    event = watched("exec", PYTHON, "-c", code, env=environment)[-1]
+    assert event["errno"] == "ENOENT" and event["reason"] == "exec.not_found"
+    assert event["searched"] == ["/nowhere", "/usr/bin", "/bin", "/also/nowhere"]
+    assert event["count"] == 4 and event["argv"] == ["frobnicate", "x"]
+
+
+def test_a_relative_path_comes_with_its_directory(watched: Watch, tmp_path: Path) -> None:
+    code = f"import os; os.chdir({str(tmp_path)!r}); os.execv('./job', ['job'])"
+    event = watched("exec", PYTHON, "-c", code)[-1]
+    assert (event["path"], event["cwd"]) == ("./job", str(tmp_path))
+
+
+def write_program(path: Path, content: bytes, mode: int = 0o755) -> Path:
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "errno", "reason", "detail"),
+    [
+        (b"#!/no/interp -x\n", 0o755, "ENOENT", "exec.interpreter_missing", "/no/interp"),
+        (b"#!/bin/sh\r\necho\r\n", 0o755, "ENOENT", "exec.crlf_shebang", "#!/bin/sh\r"),
+        (b"#!/bin/sh\n", 0o644, "EACCES", "exec.permission", "mode 0644 0:0"),
+        (b"just text\n", 0o755, "ENOEXEC", "exec.bad_format", "starts with 6a 75 73 74"),
+        (b"", 0o755, "ENOEXEC", "exec.bad_format", "starts with nothing"),
+    ],
+)
+def test_the_reason_behind_an_errno(
+    content: bytes, mode: int, errno: str, reason: str, detail: str, watched: Watch, tmp_path: Path
+) -> None:
+    job = write_program(tmp_path / "job", content, mode)
+    code = f"import os; os.execv({str(job)!r}, ['job'])"
+    event = watched("exec", PYTHON, "-c", code)[-1]
+    assert (event["errno"], event["reason"]) == (errno, reason)
+    assert event["detail"].startswith(detail)
+
+
+def test_a_program_for_another_machine_and_one_without_its_loader(
+    watched: Watch, tmp_path: Path
+) -> None:
+    native = bytearray(Path("/bin/true").resolve().read_bytes())
+    loader = native.index(b"/lib", 64, 4096)
+    broken = bytearray(native)
+    broken[loader : loader + 4] = b"/nix"
+    foreign = bytearray(native)
+    foreign[18:20] = (243).to_bytes(2, "little")  # RISC-V
+    for content, errno, reason in (
+        (foreign, "ENOEXEC", "exec.wrong_architecture"),
+        (broken, "ENOENT", "exec.loader_missing"),
+    ):
+        job = write_program(tmp_path / "job", bytes(content))
+        event = watched("exec", PYTHON, "-c", f"import os; os.execv({str(job)!r}, ['job'])")[-1]
+        assert (event["errno"], event["reason"]) == (errno, reason)
+
+
+def test_a_noexec_mount_in_a_mount_namespace_that_is_gone(watched: Watch) -> None:
+    script = "mount -t tmpfs -o noexec none /mnt && cp /bin/true /mnt/job && exec /mnt/job"
+    event = watched("exec", "unshare", "--mount", "bash", "-c", script)[-1]
+    assert (event["errno"], event["reason"]) == ("EACCES", "exec.noexec_mount")
+    assert event["detail"] == "/mnt"
+
+
+def test_long_and_odd_names(watched: Watch) -> None:
+    name = "/tmp/" + "/".join(["d\n\x1b[31m" + "x" * 200] * 18)
+    event = watched("exec", PYTHON, "-c", f"import os; os.execv({name!r}, ['job'])")[-1]
+    assert event["path"] == name and len(name) > 3500
+
+
+# --- processes ----------------------------------------------------------------
+
+
+def test_exits_and_parents(watched: Watch) -> None:
+    events = watched("exit", "bash", "-c", "(exit 5); bash -c 'kill -SEGV $$'; exit 6")
+    told = {(event.get("code"), event.get("signal")) for event in events}
+    assert told == {(5, None), (None, "SIGSEGV"), (6, None)}
+    root = next(event for event in events if event.get("code") == 6)
+    assert {event["ppid"] for event in events if event is not root} == {root["pid"]}
+
+
+def test_an_orphan_belongs_to_its_creator_and_span(watched: Watch) -> None:
+    script = "bash -c '(sleep 0.2; exit 9) & exit 0'; sleep 0.4"
+    events = watched("exit", "bash", "-c", script)
+    orphan = next(event for event in events if event.get("code") == 9)
+    assert orphan["ppid"] in {event["pid"] for event in events}
+
+
+def test_a_full_pids_cgroup(watched: Watch) -> None:
+    code = (
+        "import os, signal, subprocess as s\n"
+        "children = []\n"
+        "try:\n for _ in range(9): children.append(s.Popen(['sleep', '5']))\n"
+        "finally:\n for child in children: child.kill()\n"
+    )
+    with Sandbox(Profile(pids=4), "probe-test-pids") as sandbox:
+        events = watched("fork", *sandbox.command([PYTHON, "-c", code]))
+    assert events[0]["errno"] == "EAGAIN"
+    assert (events[0]["pids_max"], events[0]["pids_current"]) == (4, 4)
+    assert events[0]["cgroup"].endswith("/probe-test-pids")
+
+
+def test_the_oom_killer(watched: Watch) -> None:
+    limit = 48 << 20
+    code = "data = [bytearray(1 << 20) for _ in range(100)]"
+    with Sandbox(Profile(memory=limit), "probe-test-memory") as sandbox:
+        events = watched("oom", *sandbox.command([PYTHON, "-c", code]))
+    assert len(events) == 1
+    event = events[0]
+    assert (event["scope"], event["limit"]) == ("cgroup", limit)
+    assert event["cgroup"].endswith("/probe-test-memory")
+    assert limit * 0.9 < event["usage"] <= limit
+
+
+# --- connections --------------------------------------------------------------
+
+
+def connect(family: str, address: object, blocking: bool = True) -> list[str]:
+    code = (
+        "import select, socket\n"
+        f"s = socket.socket(socket.{family}); s.setblocking({blocking})\n"
+        f"e = s.connect_ex({address!r})\n"
+        "if e == 115: select.select([], [s], [], 5)\n"
+    )
+    return [PYTHON, "-c", code]
+
+
+@pytest.mark.parametrize("blocking", [True, False], ids=["blocking", "not blocking"])
+@pytest.mark.parametrize(
+    ("family", "host", "told"), [("AF_INET", "127.0.0.1", "ipv4"), ("AF_INET6", "::1", "ipv6")]
+)
+def test_connections_refused_and_made(
+    family: str, host: str, told: str, blocking: bool, watched: Watch
+) -> None:
+    with socket.create_server((host, 0), family=getattr(socket, family)) as server:
+        port = server.getsockname()[1]
+        made = watched("connect", *connect(family, (host, port), blocking))[-1]
+    refused = watched("connect", *connect(family, (host, port), blocking))[-1]
+    for event in (made, refused):
+        assert (event["family"], event["address"], event["port"]) == (told, host, port)
+        assert event["protocol"] == "stream"
+    assert "errno" not in made and refused["errno"] == "ECONNREFUSED"
+
+
+def test_a_connection_that_is_given_up(watched: Watch) -> None:
+    chain = "chain o {\n type filter hook output priority 0;\n tcp dport 81 drop\n}"
+    rules = f"table inet t {{\n {chain}\n}}\n"
+    code = (
+        "import socket\ns = socket.socket(); s.settimeout(0.2)\n"
+        "try: s.connect(('127.0.0.1', 81))\nexcept TimeoutError: s.close()\n"
+    )
+    with Sandbox(Profile(network="loopback", firewall=rules), "t") as sandbox:
+        event = watched("connect", *sandbox.command([PYTHON, "-c", code]))[-1]
+    assert event["abandoned"] is True and "errno" not in event
+    assert 0.2 <= event["duration_s"] < 2
+
+
+def test_unix_sockets(watched: Watch, tmp_path: Path) -> None:
+    path = str(tmp_path / "s\n")
+    event = watched("connect", *connect("AF_UNIX", path))[-1]
+    assert (event["family"], event["address"], event["errno"]) == ("unix", path, "ENOENT")
+    abstract = watched("connect", *connect("AF_UNIX", "\0nobody"))[-1]
+    assert (abstract["address"], abstract["errno"]) == ("@nobody", "ECONNREFUSED")
+
+
+# --- signals, files, scope ----------------------------------------------------
+
+
+def test_who_killed_it(watched: Watch) -> None:
+    events = watched("signal", "bash", "-c", "sleep 30 & kill -KILL $!; wait $!; exit 0")
+    assert [(event["signal"], event["sender"]) for event in events] == [("SIGKILL", "process")]
+    assert events[0]["target_comm"] in ("bash", "sleep") and events[0]["comm"] == "bash"
+
+
+def test_a_refused_file_call_names_path_and_errno(watched: Watch, tmp_path: Path) -> None:
+    with Sandbox(Profile(read_only=[str(tmp_path)]), "t") as sandbox:
+        events = watched("file", *sandbox.command(["bash", "-c", f"cd {tmp_path}; echo > new"]))
+    event = events[-1]
+    assert (event["syscall"], event["path"], event["errno"]) == ("openat", "new", "EROFS")
+    assert event["cwd"] == str(tmp_path)
+
+
+def test_pids_are_those_of_the_probes_own_namespace(tmp_path: Path) -> None:
+    """A probe in a pid namespace sees that one and those below, with its own numbers."""
+    report = tmp_path / "report"
+    script = f"{BIN}/probe run --json {report} -- unshare --pid --fork bash -c 'exit $$'"
+    subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", "bash", "-c", script],
+        env={**os.environ, "PROBE_SOCKET": "/nonexistent"},
+        capture_output=True,
+        check=False,
+    )
+    content = json.loads(report.read_text())
+    exits = [event for event in content["events"] if event["kind"] == "exit"]
+    assert content["span"]["exit_code"] == 1  # the shell is pid 1 of the inner namespace
+    assert {event["code"] for event in exits} == {1}
+    assert all(1 < event["pid"] < 100 for event in exits)
+
+
+def test_what_happens_outside_the_span_stays_outside(watched: Watch) -> None:
+    subprocess.Popen(["bash", "-c", "for i in $(seq 50); do /no/such/$i; done"]).wait()
+    noise = subprocess.Popen(
+        ["bash", "-c", "while :; do /no/such/program 2>/dev/null; done"],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        events = watched("exec", "bash", "-c", "sleep 0.3; exit 1")
+    finally:
+        os.killpg(noise.pid, signal.SIGKILL)
+        noise.wait()
+    assert not [event for event in events if "/no/such" in event["path"]]
