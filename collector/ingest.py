@@ -114,10 +114,10 @@ class Ingest:
             while (message := await self._next(context)) is not None:
                 await context.write(await conversation.answer(message))
         except Malformed as error:
-            self._complain(conversation, str(error), context)
+            self._complain("refused", conversation, str(error), context)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except Problem as error:
-            self._complain(conversation, str(error), context)
+            self._complain("not stored", conversation, str(error), context)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the collector cannot store this now")
         if self._stopping.is_set():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the collector is stopping")
@@ -132,13 +132,13 @@ class Ingest:
         except DecodeError:
             raise Malformed("not a ProbeMessage") from None
 
-    def _complain(self, conversation: Conversation, reason: str, context: Any) -> None:
+    def _complain(self, what: str, conversation: Conversation, reason: str, context: Any) -> None:
         """Once for each sandbox and reason: a broken probe comes back for ever."""
         sandbox = conversation.sandbox or context.peer()
         if (sandbox, reason) in self._complaints or len(self._complaints) >= _REMEMBERED:
             return
         self._complaints.add((sandbox, reason))
-        self._log.warning("refused", sandbox=sandbox, reason=reason)
+        self._log.warning(what, sandbox=sandbox, reason=reason)
 
 
 async def _unless(event: asyncio.Event, awaitable: Awaitable[T]) -> T | None:
