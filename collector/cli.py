@@ -97,7 +97,8 @@ def _serve(options: argparse.Namespace) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     import asyncio
 
-    from collector import log, server
+    from collector import server
+    from probe import log
 
     log.configure()
     with _store(options, create=True) as store:

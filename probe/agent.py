@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from probe import identity, local, report
+from probe.coverage import Losses
 from probe.diagnose import Case, explain
 from probe.engine.core import CoreEngine
 from probe.engine.errors import EngineError
@@ -71,6 +72,8 @@ class Agent:
         self._stream = stream
         self._listener = listener
         self._spans: dict[int, Span] = {}
+        # What the stream had lost when each span began: the rest may have been the span's.
+        self._undelivered: dict[int, dict[str, int]] = {}
         self._clients: dict[int, Client] = {}
         self._requests: dict[str, Callable[[Client, JsonObject], JsonObject]] = {
             "begin": self._begin,
@@ -157,6 +160,8 @@ class Agent:
             os.close(pidfd)
             raise
         client.spans[span.key] = pidfd
+        if self._stream is not None:
+            self._undelivered[span.key] = self._stream.losses.by_sense
         self._spans[span.key] = span
         return {"key": span.key}
 
@@ -184,7 +189,15 @@ class Agent:
         case = self._watch.end(key, None if span.whole_process else pidfd)
         os.close(pidfd)
         if self._stream is not None:
-            self._stream.put_span(span, case.coverage, case.losses)
+            since = self._undelivered.pop(key, {})
+            undelivered = Losses(
+                {
+                    sense: count - since.get(sense, 0)
+                    for sense, count in self._stream.losses.by_sense.items()
+                    if count > since.get(sense, 0)
+                }
+            )
+            self._stream.put_span(span, case.coverage, case.losses.plus(undelivered))
         return case
 
     def _status(self, client: Client, request: JsonObject) -> JsonObject:

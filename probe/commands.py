@@ -100,7 +100,7 @@ def _tell(report: JsonObject, explained: bool, path: str | None) -> None:
         from probe import text
         from probe.terminal import Terminal
 
-        text.render(report, Terminal(sys.stderr))
+        text.render(report, Terminal(sys.stderr), "probe: ")
     if path is None:
         return
     import json

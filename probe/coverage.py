@@ -37,6 +37,12 @@ class Losses:
     def total(self) -> int:
         return sum(self.by_sense.values())
 
+    def plus(self, other: Losses) -> Losses:
+        senses = {**self.by_sense, **other.by_sense}
+        return Losses(
+            {sense: self.by_sense.get(sense, 0) + other.by_sense.get(sense, 0) for sense in senses}
+        )
+
     def as_json(self) -> dict[str, object]:
         return {"total": self.total, "by_sense": dict(self.by_sense)}
 

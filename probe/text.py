@@ -11,20 +11,20 @@ _OUTCOME_STYLE = {"passed": "green"}
 _SHOWN = 6
 
 
-def render(report: JsonObject, terminal: Terminal) -> None:
-    """Writes the explanation of one span."""
+def render(report: JsonObject, terminal: Terminal, prefix: str = "") -> None:
+    """Writes the explanation of one span; `prefix` says whose words they are."""
     verdict = report["verdict"]
     if verdict is None:
-        terminal.line(terminal.style("probe: passed", "green"))
+        terminal.line(terminal.style(prefix, "dim"), terminal.style("passed", "green"))
     else:
-        _verdict(verdict, report, terminal)
+        _verdict(verdict, report, terminal, prefix)
     _dismissed(report, terminal)
     _coverage(report, terminal)
 
 
-def _verdict(verdict: JsonObject, report: JsonObject, terminal: Terminal) -> None:
+def _verdict(verdict: JsonObject, report: JsonObject, terminal: Terminal, prefix: str) -> None:
     terminal.line(
-        terminal.style("probe: ", "dim"),
+        terminal.style(prefix, "dim"),
         terminal.style(verdict["cause"], "bold", "red"),
         terminal.style(f"  ({verdict['layer']}, {verdict['confidence']:.0%} sure)", "dim"),
     )
@@ -62,7 +62,7 @@ def _seccomp(event: JsonObject) -> str:
 
 def _exec(event: JsonObject) -> str:
     if "errno" not in event:
-        return "started " + event["path"]
+        return f"started {event['path']}"
     detail = f" ({event['detail']})" if event.get("detail") else ""
     return f"could not start {event['path']}: {event['errno']}{detail}"
 

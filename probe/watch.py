@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from probe.context import Context
-from probe.coverage import Coverage
+from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, make_case
 from probe.engine.engine import Engine
 from probe.events import Event, Exit
@@ -114,9 +114,7 @@ class Watch:
             record = self._records.pop(key)
             if pidfd is not None:
                 self._unmark(pidfd)
-            losses = self._engine.losses(key)
-            for sense, count in record.dropped.items():
-                losses.by_sense[sense] = losses.by_sense.get(sense, 0) + count
+            losses = self._engine.losses(key).plus(Losses(record.dropped))
             self._context.forget(record.events)
             return make_case(record.span, record.events, self.coverage, losses)
 

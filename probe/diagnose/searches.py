@@ -43,5 +43,5 @@ def _joined(before: Exec, event: Exec) -> Exec:
         sequence=before.sequence,
         time_ns=event.time_ns,
         count=before.count + 1,
-        searched=(*searched, os.path.dirname(event.path)),
+        searched=tuple(dict.fromkeys((*searched, os.path.dirname(event.path)))),
     )

@@ -28,10 +28,11 @@ if _version_not_supported:
 class CollectorStub:
     """What a probe tells a collector, over one bidirectional stream.
 
-    The probe says Hello, the collector answers Welcome with the last sequence
-    number that it has committed for this (sandbox, boot). The probe forgets what
-    is at or below it, sends the rest again, and goes on. Each Acknowledgement
-    follows a commit of the store, so what is acknowledged survives the collector.
+    The probe says Hello, the collector answers Welcome, and batches follow. Each
+    Acknowledgement follows a commit of the store, so what is acknowledged survives
+    the collector, and only that lets the probe forget. After a break the probe sends
+    the rest again; the collector keeps an event once by (sandbox, boot, sequence of
+    the event), and of a span by (sandbox, boot, key) what came last.
     """
 
     def __init__(self, channel):
@@ -50,10 +51,11 @@ class CollectorStub:
 class CollectorServicer:
     """What a probe tells a collector, over one bidirectional stream.
 
-    The probe says Hello, the collector answers Welcome with the last sequence
-    number that it has committed for this (sandbox, boot). The probe forgets what
-    is at or below it, sends the rest again, and goes on. Each Acknowledgement
-    follows a commit of the store, so what is acknowledged survives the collector.
+    The probe says Hello, the collector answers Welcome, and batches follow. Each
+    Acknowledgement follows a commit of the store, so what is acknowledged survives
+    the collector, and only that lets the probe forget. After a break the probe sends
+    the rest again; the collector keeps an event once by (sandbox, boot, sequence of
+    the event), and of a span by (sandbox, boot, key) what came last.
     """
 
     def Stream(self, request_iterator, context):
@@ -81,10 +83,11 @@ def add_CollectorServicer_to_server(servicer, server):
 class Collector:
     """What a probe tells a collector, over one bidirectional stream.
 
-    The probe says Hello, the collector answers Welcome with the last sequence
-    number that it has committed for this (sandbox, boot). The probe forgets what
-    is at or below it, sends the rest again, and goes on. Each Acknowledgement
-    follows a commit of the store, so what is acknowledged survives the collector.
+    The probe says Hello, the collector answers Welcome, and batches follow. Each
+    Acknowledgement follows a commit of the store, so what is acknowledged survives
+    the collector, and only that lets the probe forget. After a break the probe sends
+    the rest again; the collector keeps an event once by (sandbox, boot, sequence of
+    the event), and of a span by (sandbox, boot, key) what came last.
     """
 
     @staticmethod

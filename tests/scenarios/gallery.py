@@ -32,6 +32,7 @@ class Scenario:
     lang: str = "bash"
     sandbox: Profile | None = None
     needs: tuple[str, ...] = ()
+    demo: bool = False
 
     def missing(self) -> list[str]:
         return [program for program in self.needs if shutil.which(program) is None]
@@ -60,7 +61,9 @@ def watch(scenario: Scenario, folder: Path, *options: str) -> dict[str, Any]:
     with Sandbox(profile, f"scenario-{os.getpid()}-{folder.name}") as sandbox:
         command = [str(PROBE), "run", "--test", scenario.name, "--json", str(report), *options]
         command += ["--explain", "never", "--", *sandbox.command(argv)]
-        subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
+        # Not captured: what a scenario leaves running would hold the pipes open.
+        quiet = subprocess.DEVNULL
+        subprocess.run(command, stdout=quiet, stderr=quiet, timeout=TIMEOUT_S, check=False)
     content: dict[str, Any] = json.loads(report.read_text())
     return content
 

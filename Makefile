@@ -1,0 +1,48 @@
+# `make setup` prepares a fresh Debian or Ubuntu machine (as root); the rest runs from it.
+
+PYTHON ?= /usr/bin/python3
+VENV := .venv
+BIN := $(VENV)/bin
+APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 libbpf-dev \
+	libseccomp2 bubblewrap nftables iproute2 util-linux strace
+
+.PHONY: setup demo test check lint types proto schema bench clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml requirements.lock bpf/events.h $(wildcard bpf/*.h bpf/*.c) tools/apt
+	tools/apt $(APT)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements.lock -e '.[collector,test]'
+	$(BIN)/python bpf/build.py
+	touch $@
+
+demo: setup
+	$(BIN)/python tests/scenarios/demo.py
+
+test: setup
+	$(BIN)/python -m pytest -q -n 2 tests
+
+check: lint types
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+	$(BIN)/mypy --config-file pyproject.toml bench
+
+# Python for proto/, under the package that ships it.
+proto: setup
+	$(BIN)/python -m grpc_tools.protoc -Iprobe/wire=proto/probe/v1 \
+		--python_out=. --pyi_out=. --grpc_python_out=. probe/wire/stream.proto
+
+schema: setup
+	$(BIN)/python -m probe.schema > probe/report.schema.json
+
+bench: setup
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) probe/engine/objects build dist
