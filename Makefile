@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 libbpf-dev \
 	libseccomp2 bubblewrap nftables iproute2 util-linux strace
 
-.PHONY: setup demo test check lint types proto schema bench clean
+.PHONY: setup demo test check lint types proto schema docs bench clean
 
 setup: $(VENV)/.ready
 
@@ -40,6 +40,9 @@ proto: setup
 
 schema: setup
 	$(BIN)/python -m probe.schema > probe/report.schema.json
+
+docs: setup
+	$(BIN)/python tools/document.py
 
 bench: setup
 	$(BIN)/python -m bench

@@ -1,0 +1,62 @@
+"""What is generated from the definitions is up to date, and nothing is undocumented."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from probe.causes import CAUSES
+from probe.diagnose import filesystem, network, process
+from probe.schema import report_schema
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import document  # noqa: E402
+
+
+def test_the_schema_is_the_derived_one() -> None:
+    stored = json.loads((ROOT / "probe" / "report.schema.json").read_text())
+    assert stored == report_schema(), "run `make schema`"
+
+
+@pytest.mark.parametrize("page", document.PAGES)
+def test_the_tables_are_the_generated_ones(page: str) -> None:
+    written = (ROOT / "docs" / page).read_text()
+    assert written == document.PAGES[page](), "run `make docs`"
+
+
+def test_the_wire_code_is_the_generated_one(tmp_path: Path) -> None:
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "grpc_tools.protoc", "-Iprobe/wire=proto/probe/v1"),
+            *(f"--python_out={tmp_path}", "probe/wire/stream.proto"),
+        ],
+        cwd=ROOT,
+        check=True,
+    )
+    fresh = (tmp_path / "probe" / "wire" / "stream_pb2.py").read_text()
+    assert fresh == (ROOT / "probe" / "wire" / "stream_pb2.py").read_text(), "run `make proto`"
+
+
+def test_every_cause_that_a_rule_can_name_is_in_the_vocabulary() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "probe" / "diagnose").glob("*.py"))
+    named = set(re.findall(r'"((?:seccomp|exec|fork|memory|net|fs|limit|workload)\.\w+)"', source))
+    tables = {*network._CAUSES.values(), *filesystem._CAUSES.values(), *process._BY_ERRNO.values()}
+    assert named | tables <= CAUSES.keys()
+
+
+def test_every_exec_cause_has_words() -> None:
+    assert {cause for cause in CAUSES if cause.startswith("exec.")} <= process._EXEC_WORDS.keys()
+
+
+def test_the_rules_know_no_scenario() -> None:
+    """Names and texts of the gallery must not occur in the rules."""
+    rules = "".join(path.read_text() for path in (ROOT / "probe" / "diagnose").glob("*.py"))
+    gallery = (ROOT / "tests" / "scenarios" / "gallery.toml").read_text()
+    words = set(re.findall(r"frobnicate|python9|ruby|192\.0\.2\.1", gallery))
+    assert words and not [word for word in words if word in rules]
