@@ -57,9 +57,16 @@ class Testbed:
         shutil.rmtree(self.folder)
 
     def environment(self, *, agent: bool) -> dict[str, str]:
-        """With our agent to be found by `probe run`, or none at all."""
-        inherited = {name: v for name, v in os.environ.items() if not name.startswith("PROBE_")}
-        return {**inherited, "PROBE_SOCKET": str(self._socket) if agent else "/nonexistent"}
+        """With our agent to be found by `probe run`, or none at all.
+
+        Compiled modules may be kept, as they are where a package is installed.
+        """
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PROBE_") and name != "PYTHONDONTWRITEBYTECODE"
+        }
+        return {**kept, "PROBE_SOCKET": str(self._socket) if agent else "/nonexistent"}
 
     def helper(self, name: str) -> str:
         """The path of a C program of this package, compiled."""
