@@ -136,8 +136,12 @@ class Agent:
             if not isinstance(request, dict) or request.get("do") not in self._requests:
                 raise RefusedError(f"unknown request, use one of {', '.join(self._requests)}")
             answer = self._requests[request["do"]](client, request)
-        except (RefusedError, ValueError, KeyError, TypeError) as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
+        except RefusedError as error:
+            answer = {"error": str(error)}
+        except Exception as error:
+            # Whatever a client sends, the others keep their agent.
+            log.warning("bad request", uid=client.uid, error=repr(error)[:200])
+            answer = {"error": f"bad request: {type(error).__name__}"}
         try:
             client.connection.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:

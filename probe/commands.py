@@ -74,15 +74,18 @@ def run_command(options: argparse.Namespace) -> int:
     if not command:
         raise Problem("no command given", "probe run [options] -- CMD [ARG ...]")
     watch = watcher.choose(options.engine, options.collector)
-    if watch.warning and options.explain != "never":
-        _say(watch.warning)
     child = run.Child(command)
     watch.begin(local.begin_request(options.run, options.test, command, child), child.pidfd)
+    warned = watch.warning
+    if warned and options.explain != "never":
+        _say(warned)
     child.release()
     status = child.wait()
     ended_ns = time.time_ns()
     explained = options.explain == "always" or (options.explain == "auto" and status != 0)
     report = watch.end(status, ended_ns, explained or options.json is not None)
+    if watch.warning and watch.warning != warned and options.explain != "never":
+        _say(watch.warning)
     if report is not None:
         _tell(report, explained, options.json)
     return run.exit_status(status)

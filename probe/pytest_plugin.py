@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from probe.events import JsonObject
 
 
+MESSAGE_MAX = 4096
+
+
 class SpanPlugin:
     """Begins a span before a test's setup and ends it after its teardown."""
 
@@ -54,7 +57,7 @@ class SpanPlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and self._outcome == "passed":
             self._outcome = "failed" if report.when == "call" else "error"
-            self._message = report.longreprtext[-4096:]
+            self._message = _message(report)[-MESSAGE_MAX:]
 
     def _ask(self, request: JsonObject, pidfd: int | None = None) -> JsonObject | None:
         """A test must not fail because the agent does."""
@@ -62,6 +65,15 @@ class SpanPlugin:
             return self._client.ask(request, pidfd)
         except local.AgentError:
             return None
+
+
+def _message(report: pytest.TestReport) -> str:
+    """The exceptions' own words, without the source lines that pytest shows around them."""
+    chain = getattr(report.longrepr, "chain", None)
+    crashes = [crash for _, crash, _ in chain] if chain else []
+    crashes = crashes or [getattr(report.longrepr, "reprcrash", None)]
+    words = [crash.message for crash in crashes if crash is not None]
+    return "\n".join(words) or report.longreprtext
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

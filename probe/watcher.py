@@ -36,23 +36,40 @@ ENGINES = ("auto", "core")
 
 
 class Agent:
-    """The agent of this sandbox, over its socket."""
-
-    warning: str | None = None
+    """The agent of this sandbox, over its socket. One that fails leaves nobody to watch."""
 
     def __init__(self, client: local.Client) -> None:
+        self.warning: str | None = None
         self._client = client
+        self._nobody: Nobody | None = None
 
     def begin(self, command: JsonObject, pidfd: int) -> None:
-        self._key = self._client.ask({"do": "begin", **command}, pidfd)["key"]
+        self._command = command
+        try:
+            self._key = self._client.ask({"do": "begin", **command}, pidfd)["key"]
+        except local.AgentError as error:
+            self._give_up(error)
 
     def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
-        request = {"do": "end", "key": self._key, "status": status, "ended_ns": ended_ns}
-        if not wanted:
-            self._client.tell(request)
-            return None
-        report: JsonObject = self._client.ask({**request, "report": True})["report"]
-        return report
+        if self._nobody is None:
+            request = {"do": "end", "key": self._key, "status": status, "ended_ns": ended_ns}
+            try:
+                if not wanted:
+                    self._client.tell(request)
+                    return None
+                report: JsonObject = self._client.ask({**request, "report": True})["report"]
+                return report
+            except local.AgentError as error:
+                self._give_up(error)
+        assert self._nobody is not None
+        return self._nobody.end(status, ended_ns, wanted)
+
+    def _give_up(self, error: local.AgentError) -> None:
+        from probe.coverage import blind
+
+        self.warning = f"blind: {error}, so a failure cannot be explained"
+        self._nobody = Nobody(blind(str(error)), self.warning, None)
+        self._nobody.begin(self._command, -1)
 
 
 class Self:
@@ -100,7 +117,8 @@ class Nobody:
 
         self._span.end(ended_ns, status)
         case = Case(self._span, (), self._coverage)
-        self.warning = _send(self._collector, case) if self._collector else None
+        if self._collector:
+            self.warning = _send(self._collector, case) or self.warning
         return _explained(case) if wanted else None
 
 

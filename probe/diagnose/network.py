@@ -43,7 +43,7 @@ def _connect(story: Story, event: Connect) -> Suspect | Dismissal:
         prior=0.85,
         summary=f"{story.who(event)} could not connect to {peer(event)}: {what} ({event.errno})",
         advice=advice.format(peer=peer(event), address=event.address),
-        mentions=(event.address, f":{event.port}" if event.port else "", "connect"),
+        mentions=(peer(event), event.address),
     )
 
 

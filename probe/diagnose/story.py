@@ -93,10 +93,10 @@ class Story:
         errno = getattr(event, "errno", None)
         error_named = errno is not None and says(words, errno)
         thing_named = any(mention and mention.lower() in lower for mention in mentions)
-        if error_named and thing_named:
-            return 1.25
-        if error_named or thing_named:
-            return 1.15
+        if error_named:
+            return 1.25 if thing_named else 1.15
+        if thing_named:
+            return 0.9
         return 0.25 if any(sign.lower() in lower for sign in _OWN_FAULT) else 0.5
 
     def closeness(self, event: Event) -> float:

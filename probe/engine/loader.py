@@ -14,6 +14,10 @@ from probe.engine import calls, records
 from probe.engine.errors import EngineError
 from probe.engine.libbpf import BpfError, Libbpf, Object
 
+TYPE_CHECKING = False  # not from typing, which takes two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _OBJECTS = os.path.join(os.path.dirname(__file__), "objects")
 _BTF = "/sys/kernel/btf/vmlinux"
 
@@ -69,14 +73,21 @@ def load(machine: str | None = None) -> Loaded:
         library = Libbpf()
     except OSError as error:
         raise EngineError(f"libbpf is missing ({error})", "apt-get install libbpf1") from error
-    choice = dict.fromkeys(HOOKS, 0)
+    bpf, refused = first_accepted(HOOKS, lambda chosen: _attached(library, path, machine, chosen))
+    return Loaded(library, bpf, refused)
+
+
+def first_accepted(
+    hooks: tuple[Hook, ...], attempt: Callable[[set[str]], Object]
+) -> tuple[Object, dict[Hook, str]]:
+    """Attempts with the best program of each hook, then the next where one is refused."""
+    choice = dict.fromkeys(hooks, 0)
     refused: dict[Hook, str] = {}
     while True:
-        chosen = {hook: hook.programs[choice[hook]] for hook in HOOKS if hook not in refused}
+        chosen = {hook: hook.programs[choice[hook]] for hook in hooks if hook not in refused}
         try:
-            bpf = _attached(library, path, machine, set(chosen.values()))
-            return Loaded(library, bpf, refused)
-        except _Refusal as refusal:
+            return attempt(set(chosen.values())), refused
+        except Refusal as refusal:
             hook = next(hook for hook, program in chosen.items() if program == refusal.program)
             choice[hook] += 1
             if choice[hook] == len(hook.programs):
@@ -102,14 +113,14 @@ def _attached(library: Libbpf, path: str, machine: str, programs: set[str]) -> O
             try:
                 bpf.attach(program)
             except BpfError as error:
-                raise _Refusal(program, f"{program} cannot be attached: {error}") from error
+                raise Refusal(program, f"{program} cannot be attached: {error}") from error
     except BaseException:
         bpf.close()
         raise
     return bpf
 
 
-class _Refusal(Exception):
+class Refusal(Exception):
     """The kernel did not take one program."""
 
     def __init__(self, program: str, reason: str) -> None:
@@ -120,7 +131,7 @@ class _Refusal(Exception):
 _FAILED = re.compile(r"prog '(\w+)': BPF program load failed: (.*)")
 
 
-def _refusal(error: BpfError) -> _Refusal | EngineError:
+def _refusal(error: BpfError) -> Refusal | EngineError:
     """Which program was refused; an EngineError where it was not about one."""
     failed = _FAILED.search(error.log)
     if error.errno in (1, 13) and (failed is None or "BEGIN PROG LOAD LOG" not in error.log):
@@ -129,7 +140,7 @@ def _refusal(error: BpfError) -> _Refusal | EngineError:
         )
     if failed is None:
         return EngineError(f"the BPF object cannot be loaded: {error}")
-    return _Refusal(failed[1], f"the kernel refused {failed[1]}: {failed[2]}")
+    return Refusal(failed[1], f"the kernel refused {failed[1]}: {failed[2]}")
 
 
 def _settings(machine: str) -> records.Settings:

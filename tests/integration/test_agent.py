@@ -1,0 +1,197 @@
+"""The agent: what its clients may do, and what it says of them to the collector."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BIN, Agent, probe_run, wait_for
+
+from probe import local
+
+pytestmark = pytest.mark.bpf
+
+
+@pytest.fixture
+def client(agent: Agent) -> local.Client:
+    connected = local.connect(agent.socket)
+    assert connected is not None
+    return connected
+
+
+def begin(test: str = "t") -> dict[str, Any]:
+    return {
+        "do": "begin",
+        "run": "r",
+        "test": test,
+        "command": ["x"],
+        "started_ns": time.time_ns(),
+        "whole_process": False,
+    }
+
+
+def test_a_stretch_of_a_process_is_a_span(client: local.Client) -> None:
+    pidfd = os.pidfd_open(os.getpid())
+    subprocess.run(["/bin/false"], check=False)  # before the span
+    key = client.ask(begin(), pidfd)["key"]
+    subprocess.run(["bash", "-c", "exit 9"], check=False)
+    answer = client.ask(
+        {"do": "end", "key": key, "ended_ns": time.time_ns(), "outcome": "failed", "report": True}
+    )
+    subprocess.run(["/bin/false"], check=False)  # after it
+    exits = [event for event in answer["report"]["events"] if event["kind"] == "exit"]
+    assert [event["code"] for event in exits] == [9]
+    os.close(pidfd)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"do": "frobnicate"}\n',
+        b'{"do": "begin"}\n',
+        b'{"do": "end"}\n',
+        b'{"do": "end", "key": 1}\n',
+        b'{"do": "end", "key": [1]}\n',
+        b"\xff\xfe\n",
+        b"[" * 10000 + b"\n",
+    ],
+)
+def test_a_bad_request_is_refused_and_the_agent_lives(line: bytes, agent: Agent) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(agent.socket)
+        connection.sendall(line)
+        answer = connection.makefile("rb").readline()
+    assert b"error" in answer
+    assert local.connect(agent.socket).ask({"do": "status"})["coverage"]["engine"] == "core"  # type: ignore[union-attr]
+
+
+def test_endless_lines_and_descriptors_are_cut_off(agent: Agent) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(agent.socket)
+        with pytest.raises(OSError):
+            for _ in range(100):
+                connection.sendall(b"x" * 65536)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(agent.socket)
+        with pytest.raises(OSError):
+            for _ in range(100):
+                socket.send_fds(connection, [b"x"], [0, 0, 0, 0])
+                time.sleep(0.001)
+    assert local.connect(agent.socket) is not None
+
+
+def test_a_descriptor_that_is_no_pidfd_is_refused(client: local.Client) -> None:
+    with pytest.raises(local.AgentError, match="no pidfd"):
+        client.ask(begin(), 0)
+
+
+def test_another_users_process_cannot_be_marked(agent: Agent) -> None:
+    code = (
+        "import os, sys; from probe import local\n"
+        f"c = local.connect({agent.socket!r})\n"
+        "r = {'do': 'begin', 'run': '', 'test': 't', 'command': [], 'started_ns': 1}\n"
+        "try: c.ask(r, os.pidfd_open(1)); print('marked')\n"
+        "except local.AgentError as error: print(error)\n"
+    )
+    os.chmod(Path(agent.socket).parent, 0o755)
+    for folder in Path(agent.socket).parents:
+        folder.chmod(folder.stat().st_mode | 0o055) if folder != Path("/") else None
+    root = Path(local.__file__).parent.parent
+    python = os.path.realpath(BIN / "python")
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(root)},
+        check=False,
+    )
+    if "No module named" in done.stderr:
+        pytest.skip("the checkout is not readable for other users")
+    assert "another user" in done.stdout, done.stderr
+
+
+def test_a_span_belongs_to_its_connection(agent: Agent, client: local.Client) -> None:
+    pidfd = os.pidfd_open(os.getpid())
+    key = client.ask(begin(), pidfd)["key"]
+    other = local.connect(agent.socket)
+    assert other is not None
+    with pytest.raises(local.AgentError, match="no such span"):
+        other.ask({"do": "end", "key": key, "ended_ns": 1})
+    client.close()
+    wait_for(lambda: other.ask({"do": "status"})["open_spans"] == 0)
+    os.close(pidfd)
+
+
+def test_a_second_agent_on_the_same_socket_is_refused(agent: Agent) -> None:
+    done = subprocess.run(
+        [BIN / "probe", "agent", "--socket", agent.socket],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "already" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_socket_of_a_killed_agent_is_taken_over(tmp_path: Path) -> None:
+    first = Agent(tmp_path)
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait()
+    assert Path(first.socket).exists()
+    second = Agent(tmp_path)
+    done, report = probe_run("sh", "-c", "exit 3", socket=second.socket, folder=tmp_path)
+    assert done.returncode == 3 and report["coverage"]["engine"] == "core"
+    second.stop()
+    assert not Path(second.socket).exists()
+
+
+def test_an_agent_that_dies_does_not_hurt_the_command(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    ready = tmp_path / "ready"
+    watched = subprocess.Popen(
+        [BIN / "probe", "run", "--", "bash", "-c", f"touch {ready}; read x; exit 6"],
+        env={**os.environ, "PROBE_SOCKET": agent.socket},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(ready.exists)
+    agent.process.send_signal(signal.SIGKILL)
+    agent.process.wait()
+    _, said = watched.communicate("go\n", timeout=20)
+    assert watched.returncode == 6
+    assert "the agent went away" in said and "Traceback" not in said
+
+
+def test_events_and_spans_reach_the_collector_once(tmp_path: Path) -> None:
+    database, address = tmp_path / "c.db", f"unix:{tmp_path}/c.sock"
+    collector = subprocess.Popen(
+        [BIN / "collector", "serve", "--listen", address, "--db", database],
+        stderr=subprocess.DEVNULL,
+    )
+    agent = Agent(tmp_path, "--collector", address)
+    options = ("--run", "r", "--test", "t1")
+    probe_run("/no/such/thing", socket=agent.socket, options=options, folder=tmp_path)
+    agent.stop()  # drains
+    collector.terminate()
+    collector.wait()
+    explained = subprocess.run(
+        [BIN / "collector", "explain", "--db", database, "--run", "r", "--json", "t1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    report = json.loads(explained.stdout)
+    assert report["verdict"]["cause"] == "exec.not_found"
+    exits = [event for event in report["events"] if event["kind"] == "exit"]
+    assert len(exits) == 1
