@@ -8,7 +8,6 @@ Beside them the floor: the same interpreter doing nothing.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -41,10 +40,9 @@ class Size:
 
 def peak(bed: Testbed, command: Sequence[str], *, agent: bool = False) -> Size:
     """The largest resident set of `command` (that of its children is smaller)."""
-    process = subprocess.Popen(command, env=bed.environment(agent=agent))
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return Size(usage.ru_maxrss * 1024 / MB)
+    measured = [bed.helper("peak"), *command]
+    kilobytes = subprocess.check_output(measured, env=bed.environment(agent=agent))
+    return Size(int(kilobytes) * 1024 / MB)
 
 
 def size(pid: int) -> Size:
