@@ -3,6 +3,7 @@
 #ifndef PROBE_CONNECT_H
 #define PROBE_CONNECT_H
 
+#include "fold.h"
 #include "path.h"
 
 /* A connect that said EINPROGRESS, until the handshake ends in a softirq of anybody's. */
@@ -90,6 +91,7 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 	struct connect_record *e;
 	struct sock *sk = sock_of(task, (s32)args[0]);
 	u16 type = sk ? BPF_CORE_READ(sk, sk_type) : 0;
+	u32 count;
 
 	if (ret == -EALREADY || ret == -EISCONN)
 		return; /* says something of an earlier call */
@@ -100,9 +102,13 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 			return;
 		ret = -BPF_CORE_READ(sk, sk_err);
 	}
+	count = fold(RECORD_CONNECT, peer.port, -ret);
+	if (!count)
+		return;
 	e = record_reserve(sizeof(*e), RECORD_CONNECT, task);
 	if (!e)
 		return;
+	e->head.count = count;
 	e->head.serial = serial;
 	e->duration_ns = 0;
 	e->error = -ret;

@@ -60,7 +60,7 @@ struct record {
 	__u32 uid;
 	__u32 mnt_ns; /* inode number */
 	__u32 serial; /* of the seccomp record made by the same call; 0: none */
-	__u32 pad;
+	__u32 count;  /* it stands for so many, itself included (fold.h) */
 	char comm[COMM_SIZE];
 };
 
@@ -237,6 +237,20 @@ struct settings {
 	__s32 writev_nr;
 	__u32 pad;
 	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
+};
+
+struct fold_key {
+	__u64 span;
+	__u32 pid;
+	__u32 kind;
+	__u32 syscall;
+	__s32 error;
+};
+
+struct fold {
+	__u64 told_ns; /* CLOCK_BOOTTIME */
+	__u32 told;
+	__u32 hidden; /* since then */
 };
 
 /* Losses are counted per span and record kind. */

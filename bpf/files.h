@@ -3,6 +3,7 @@
 #ifndef PROBE_FILES_H
 #define PROBE_FILES_H
 
+#include "fold.h"
 #include "recent.h"
 
 enum call_sense {
@@ -53,6 +54,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 {
 	struct file_record *e;
 	struct file *file;
+	u32 count;
 
 	if (ret == -ENOENT || ret == -ENOTDIR) {
 		if (call->path_arg != NO_ARG)
@@ -61,9 +63,13 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 	}
 	if (!call->reported || !reported_errno(-ret))
 		return;
+	count = fold(RECORD_FILE, nr, -ret);
+	if (!count)
+		return;
 	e = record_reserve(sizeof(*e), RECORD_FILE, task);
 	if (!e)
 		return;
+	e->head.count = count;
 	e->head.serial = serial;
 	e->error = -ret;
 	e->syscall = nr;

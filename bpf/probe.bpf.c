@@ -73,6 +73,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		return 0;
 	if (task->seccomp.mode)
 		serial = seccomp_exit(task, nr, ret);
+	if (serial == HIDDEN)
+		return 0;
 	if (task_in_compat_call(task))
 		return 0;
 	if (ret >= 0 && nr != settings.connect_nr) {

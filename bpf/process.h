@@ -50,12 +50,16 @@ static __always_inline void read_argv(struct exec_failed_record *e, u64 argv)
 static __always_inline void report_exec_failed(struct task_struct *task, u64 args[6], bool at,
 					       s64 ret, u32 serial)
 {
-	struct exec_failed_record *e =
-		record_reserve(sizeof(*e), RECORD_EXEC_FAILED, task);
+	u32 count = fold(RECORD_EXEC_FAILED, at, -ret);
+	struct exec_failed_record *e;
 	struct file *file;
 
+	if (!count)
+		return;
+	e = record_reserve(sizeof(*e), RECORD_EXEC_FAILED, task);
 	if (!e)
 		return;
+	e->head.count = count;
 	e->head.serial = serial;
 	e->error = -ret;
 	e->dirfd = at ? (s32)args[0] : AT_FDCWD;
@@ -79,10 +83,15 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 static __always_inline void report_fork_failed(struct task_struct *task, u32 nr, s64 ret,
 					       u32 serial)
 {
-	struct fork_failed_record *e = record_reserve(sizeof(*e), RECORD_FORK_FAILED, task);
+	u32 count = fold(RECORD_FORK_FAILED, nr, -ret);
+	struct fork_failed_record *e;
 
+	if (!count)
+		return;
+	e = record_reserve(sizeof(*e), RECORD_FORK_FAILED, task);
 	if (!e)
 		return;
+	e->head.count = count;
 	e->head.serial = serial;
 	e->error = -ret;
 	e->syscall = nr;

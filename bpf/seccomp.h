@@ -12,8 +12,9 @@
 #ifndef PROBE_SECCOMP_H
 #define PROBE_SECCOMP_H
 
-#include "task.h"
+#include "fold.h"
 
+#define HIDDEN ((u32)-1)
 #define FILTER_STACK 8
 #define FILTER_PIECES 16 /* BPF_MAXINSNS / FILTER_CHUNK */
 
@@ -99,13 +100,17 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret)
 	struct task_state *state;
 	struct seccomp_record *e;
 	bool compat = task_in_compat_call(task);
-	u32 serial = __sync_fetch_and_add(&last_serial, 1) + 1;
+	u32 serial, count = fold(RECORD_SECCOMP, nr, action == ACTION_RESULT ? -ret : -action);
 
+	if (!count)
+		return HIDDEN;
+	serial = __sync_fetch_and_add(&last_serial, 1) + 1;
 	e = record_reserve(sizeof(*e), RECORD_SECCOMP, task);
 	if (!e)
 		return 0;
 	regs_args(regs, compat, e->args);
 	e->head.serial = serial;
+	e->head.count = count;
 	e->ip = regs_ip(regs);
 	e->filter = (u64)task->seccomp.filter;
 	e->ret = ret;
@@ -163,7 +168,10 @@ static __always_inline void seccomp_installed(struct task_struct *task)
 	report_filters();
 }
 
-/* Could this result be a filter's? Returns the serial of the suspicion, or 0. */
+/*
+ * Could this result be a filter's? Returns the serial of the suspicion, 0 where it
+ * is none, HIDDEN where it is one of a storm: then no other sense tells it either.
+ */
 static __always_inline u32 seccomp_exit(struct task_struct *task, int nr, s64 ret)
 {
 	struct task_state *state;

@@ -107,7 +107,7 @@ static __always_inline bool identify(struct record *head, u32 kind, struct task_
 	head->tid = task_tid(task);
 	head->ppid = state && state->creator ? state->creator : task_real_ppid(task);
 	head->serial = 0;
-	head->pad = 0;
+	head->count = 1;
 	head->uid = BPF_CORE_READ(task, cred, uid.val);
 	head->mnt_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	BPF_CORE_READ_STR_INTO(&head->comm, task, comm);

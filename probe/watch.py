@@ -110,7 +110,7 @@ class Watch:
     def end(self, key: int, pidfd: int | None = None) -> Case:
         """Closes a span and gives all that is known of it. KeyError for an unknown one."""
         with self._lock:
-            self._take(self._engine.flush())
+            self._take(self._engine.flush(key))
             record = self._records.pop(key)
             if pidfd is not None:
                 self._unmark(pidfd)

@@ -42,6 +42,6 @@ def _joined(before: Exec, event: Exec) -> Exec:
         telling,
         sequence=before.sequence,
         time_ns=event.time_ns,
-        count=before.count + 1,
+        count=before.count + event.count,
         searched=tuple(dict.fromkeys((*searched, os.path.dirname(event.path)))),
     )

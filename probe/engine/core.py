@@ -31,6 +31,8 @@ class CoreEngine:
         self._decoder = Decoder(machine)
         self._tasks = self._object.map("tasks")
         self._losses = self._object.map("losses")
+        self._folds = self._object.map("folds")
+        self._before: dict[int, dict[str, int]] = {}  # losses without a span, at each begin
         table = self._object.map("calls")
         for number, call in calls.table(machine).items():
             table.update(ctypes.c_uint32(number), call)
@@ -46,9 +48,19 @@ class CoreEngine:
         self._ring.consume()
         return self._decoder.ready()
 
-    def flush(self) -> list[Event]:
+    def flush(self, span: int) -> list[Event]:
         self._ring.consume()
+        self._unfold(span)
         return self._decoder.ready(everything=True)
+
+    def _unfold(self, span: int) -> None:
+        """Tells what the kernel only counted, and makes room in its map."""
+        fold = records.Fold()
+        for key in self._folds.keys(records.FoldKey):
+            if key.span == span and self._folds.lookup(key, fold):
+                self._folds.delete(key)
+                if fold.hidden:
+                    self._decoder.folded(key, fold.hidden)
 
     def mark(self, pidfd: int, span: int) -> None:
         state = _TaskState(span=span)
@@ -56,16 +68,26 @@ class CoreEngine:
             self._tasks.update(ctypes.c_int(pidfd), state)
         except BpfError as error:
             raise ProcessLookupError(error.errno, "the process is gone") from error
+        if span:
+            self._before[span] = self._lost_by(0)
 
     def losses(self, span: int) -> Losses:
+        # A record without a span may have been anybody's, so it counts for all.
+        before = self._before.pop(span, {})
+        unattributed = {
+            sense: count - before.get(sense, 0)
+            for sense, count in self._lost_by(0).items()
+            if count > before.get(sense, 0)
+        }
+        return Losses(self._lost_by(span)).plus(Losses(unattributed))
+
+    def _lost_by(self, span: int) -> dict[str, int]:
         by_sense: dict[str, int] = {}
-        for key in self._losses.keys(records.LossKey):
-            count = ctypes.c_uint64()
-            # A record without a span may have been anybody's.
-            if key.span in (span, 0) and self._losses.lookup(key, count):
-                sense = records.SENSE.get(key.kind, "exec")
+        count = ctypes.c_uint64()
+        for kind, sense in records.SENSE.items():
+            if self._losses.lookup(records.LossKey(span=span, kind=kind), count):
                 by_sense[sense] = by_sense.get(sense, 0) + count.value
-        return Losses(by_sense)
+        return by_sense
 
     def close(self) -> None:
         self._ring.close()

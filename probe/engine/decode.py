@@ -17,6 +17,7 @@ from probe.events import Connect, Event, Exec, Exit, File, Fork, Oom, Seccomp, S
 
 HOLD_S = 1.0  # how long a denial waits to learn what its thread did next
 _HELD_MAX = 1024
+_LAST_MAX = 8192
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _AT_FDCWD = -100
 _UNLIMITED = 1 << 62
@@ -67,6 +68,7 @@ class Decoder:
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, Seccomp] = OrderedDict()
         self._recents: dict[int, Recent] = {}
+        self._last: OrderedDict[tuple[int, int, int, str], Event] = OrderedDict()
         self._denied: deque[int] = deque(maxlen=256)
         self._next_sequence = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._boot_offset = 0
@@ -101,6 +103,7 @@ class Decoder:
         event = self._handlers[record_type](record)
         if event is not None:
             self._ready.append(event)
+            self._remember(kind, event)
 
     def ready(self, everything: bool = False) -> list[Event]:
         """Events in the order of their time; `everything` empties the held ones too."""
@@ -115,6 +118,23 @@ class Decoder:
         ready.sort(key=lambda event: event.time_ns)
         return ready
 
+    def folded(self, key: records.FoldKey, hidden: int) -> None:
+        """Takes what a storm left untold: so many more like the last one that was told."""
+        name = (key.span, key.pid, key.kind, abi.errno_name(key.error))
+        last = self._last.get(name)
+        if last is not None:
+            self._next_sequence += 1
+            again = dataclasses.replace(last, sequence=self._next_sequence, count=hidden)
+            self._ready.append(again)
+
+    def _remember(self, kind: int, event: Event) -> None:
+        """The last of each kind that storms are made of."""
+        errno = getattr(event, "errno", None)
+        if errno is not None:
+            self._last[(event.span, event.pid, kind, errno)] = event
+            if len(self._last) > _LAST_MAX:
+                self._last.popitem(last=False)
+
     def _base(self, head: records.Record) -> dict[str, object]:
         if not self._boot_offset:
             self._boot_offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -128,6 +148,7 @@ class Decoder:
             "uid": head.uid,
             "comm": text(head.comm),
             "exe": self._program(head.pid, head.ppid),
+            "count": head.count,
             "span": head.span,
             "mnt_ns": head.mnt_ns,
         }
@@ -168,7 +189,7 @@ class Decoder:
             if answer is not None and answer.refuses:
                 action = answer.action
         rule = self._filters.rule(record.filter, answer, data) if answer else None
-        self._held[record.head.serial] = Seccomp(
+        event = Seccomp(
             **self._base(record.head),  # type: ignore[arg-type]
             syscall=abi.syscall_name(record.syscall, machine),
             args=args,
@@ -176,6 +197,8 @@ class Decoder:
             errno=errno,
             filter=rule,
         )
+        self._held[record.head.serial] = event
+        self._remember(record.head.kind, event)
         return None
 
     def _follow(self, record: records.FollowRecord) -> Event | None:

@@ -20,8 +20,8 @@ class Engine(Protocol):
     def read(self) -> list[Event]:
         """Everything that has happened until now and is ready to be told."""
 
-    def flush(self) -> list[Event]:
-        """The same, and what was held back to learn how it goes on."""
+    def flush(self, span: int) -> list[Event]:
+        """The same with what was held back, and what was only counted of a span's storms."""
 
     def mark(self, pidfd: int, span: int) -> None:
         """Makes the process's main thread, and what it creates from now on, part of a span.
@@ -30,6 +30,6 @@ class Engine(Protocol):
         """
 
     def losses(self, span: int) -> Losses:
-        """What could not be delivered for this span until now."""
+        """What could not be delivered for this span, which ends here."""
 
     def close(self) -> None: ...

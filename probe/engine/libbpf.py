@@ -21,8 +21,11 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
+from typing import TypeVar
 
 SONAME = "libbpf.so.1"
+
+Key = TypeVar("Key", bound=ctypes.Structure)
 
 _LOG_SIZE = 1 << 20  # a refusal carries the whole log of the verifier
 
@@ -172,8 +175,8 @@ class Map:
             if error.errno != errno.ENOENT:
                 raise
 
-    def keys(self, key_type: type[ctypes.Structure]) -> list[ctypes.Structure]:
-        found: list[ctypes.Structure] = []
+    def keys(self, key_type: type[Key]) -> list[Key]:
+        found: list[Key] = []
         previous: object = None
         while True:
             key = key_type()

@@ -42,7 +42,7 @@ class Record(ctypes.Structure):
         ("uid", c_uint32),
         ("mnt_ns", c_uint32),
         ("serial", c_uint32),
-        ("pad", c_uint32),
+        ("count", c_uint32),
         ("comm", c_char * COMM_SIZE),
     ]
 
@@ -238,6 +238,20 @@ class Settings(ctypes.Structure):
     ]
 
 
+class FoldKey(ctypes.Structure):
+    _fields_ = [
+        ("span", c_uint64),
+        ("pid", c_uint32),
+        ("kind", c_uint32),
+        ("syscall", c_uint32),
+        ("error", c_int32),
+    ]
+
+
+class Fold(ctypes.Structure):
+    _fields_ = [("told_ns", c_uint64), ("told", c_uint32), ("hidden", c_uint32)]
+
+
 class LossKey(ctypes.Structure):
     _fields_ = [("span", c_uint64), ("kind", c_uint32), ("pad", c_uint32)]
 
@@ -275,4 +289,15 @@ SENSE = {
     12: "exec",
     13: "files",
 }
-ALL = (*KINDS, FilterInstruction, FollowUp, CgroupLimit, Missing, Recent, Settings, LossKey)
+ALL = (
+    *KINDS,
+    FilterInstruction,
+    FollowUp,
+    CgroupLimit,
+    Missing,
+    Recent,
+    Settings,
+    FoldKey,
+    Fold,
+    LossKey,
+)

@@ -374,3 +374,28 @@ def test_what_happens_outside_the_span_stays_outside(watched: Watch) -> None:
         os.killpg(noise.pid, signal.SIGKILL)
         noise.wait()
     assert not [event for event in events if "/no/such" in event["path"]]
+
+
+# --- storms -------------------------------------------------------------------
+
+STORM = 20_000
+
+
+@pytest.mark.parametrize("kind", ["connect", "exec", "file", "seccomp"])
+def test_a_storm_is_folded_and_counted_exactly(
+    kind: str, built: Callable[[str], Path], watched: Watch, tmp_path: Path
+) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    profile = Profile(seccomp={"getpriority": "EPERM"}, read_only=[str(locked)])
+    with Sandbox(profile, "storm") as sandbox:
+        command = [str(built("storm")), kind, str(STORM), str(locked / "file")]
+        events = watched(kind, *sandbox.command(command))
+    of_the_storm = [event for event in events if event["comm"] == "storm" and "errno" in event]
+    assert sum(event["count"] for event in of_the_storm) == STORM
+    assert len(of_the_storm) < 500
+
+
+def test_spawns_by_the_thousand(watched: Watch) -> None:
+    events = watched("exit", "bash", "-c", "for i in {1..2000}; do /bin/true; done; exit 3")
+    assert len(events) == 2001
