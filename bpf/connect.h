@@ -14,7 +14,7 @@ struct pending {
 	struct sockaddr_bytes {
 		u16 family;
 		u16 port;
-		u8 address[16];
+		u8 address[16] __attribute__((aligned(4)));
 	} peer;
 };
 
@@ -65,6 +65,13 @@ static __always_inline void read_peer(struct sockaddr_bytes *out, u64 address)
 	}
 }
 
+static __always_inline u32 thing_of_address(struct sockaddr_bytes *peer)
+{
+	u32 *words = (u32 *)peer->address;
+
+	return words[0] ^ words[1] ^ words[2] ^ words[3] ^ 1;
+}
+
 static __always_inline bool keep_pending(struct task_struct *task, struct sock *sk,
 					 struct sockaddr_bytes *peer)
 {
@@ -102,7 +109,7 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 			return;
 		ret = -BPF_CORE_READ(sk, sk_err);
 	}
-	count = fold(RECORD_CONNECT, peer.port, -ret);
+	count = fold(RECORD_CONNECT, peer.port, -ret, thing_of_address(&peer));
 	if (!count)
 		return;
 	e = record_reserve(sizeof(*e), RECORD_CONNECT, task);

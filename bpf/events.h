@@ -245,6 +245,8 @@ struct fold_key {
 	__u32 kind;
 	__u32 syscall;
 	__s32 error;
+	__u32 thing; /* a hash of the path or the like; 0: of all together */
+	__u32 pad;
 };
 
 struct fold {

@@ -54,7 +54,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 {
 	struct file_record *e;
 	struct file *file;
-	u32 count;
+	u32 count, thing;
 
 	if (ret == -ENOENT || ret == -ENOTDIR) {
 		if (call->path_arg != NO_ARG)
@@ -63,7 +63,11 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 	}
 	if (!call->reported || !reported_errno(-ret))
 		return;
-	count = fold(RECORD_FILE, nr, -ret);
+	if (call->path_arg != NO_ARG)
+		thing = thing_of_path(call_arg(args, call->path_arg));
+	else
+		thing = call_arg(args, call->dirfd_arg) + 1;
+	count = fold(RECORD_FILE, nr, -ret, thing);
 	if (!count)
 		return;
 	e = record_reserve(sizeof(*e), RECORD_FILE, task);

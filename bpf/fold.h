@@ -11,6 +11,9 @@
 
 #define FOLD_FIRST 8
 #define FOLD_INTERVAL_NS 100000000ULL
+#define FOLD_FIRST_THINGS 256
+#define FOLD_INTERVAL_THINGS_NS 20000000ULL
+#define THING_BYTES 128
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,37 +23,62 @@ struct {
 	__type(value, struct fold);
 } folds SEC(".maps");
 
-/*
- * 0: do not tell. Else tell, for one call and `result - 1` like it before.
- * A global function: verified once, not at each call.
- */
-__noinline u32 fold(u32 kind, u32 syscall, s32 error)
+/* What a path, an address or a descriptor comes down to in a key. */
+static __always_inline u32 thing_of_path(u64 path)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *state = task_state(task);
-	struct fold_key key = { .kind = kind, .syscall = syscall, .error = error };
+	u64 text[THING_BYTES / 8] = {}, sum = 0;
+
+	bpf_probe_read_user_str(text, sizeof(text), (void *)path);
+	for (int i = 0; i < THING_BYTES / 8; i++)
+		sum = (sum ^ text[i]) * 0x100000001b3ULL;
+	return (u32)(sum ^ (sum >> 32)) | 1;
+}
+
+/* One more of its kind: 0 where it is only counted, else for how many it stands. */
+static __always_inline u32 count_one(struct fold_key *key, u32 first, u64 interval_ns, u32 stands_for)
+{
 	struct fold fresh = { .told_ns = bpf_ktime_get_boot_ns(), .told = 1 }, *known;
 	u32 hidden;
 
-	key.pid = task_tgid(task);
-	if (!key.pid || key.pid == settings.self_tgid)
-		return 0;
-	key.span = state ? state->span : 0;
-	known = bpf_map_lookup_elem(&folds, &key);
+	known = bpf_map_lookup_elem(&folds, key);
 	if (!known) {
 		/* A full map folds nothing; the ring's losses are counted then. */
-		bpf_map_update_elem(&folds, &key, &fresh, BPF_NOEXIST);
-		return 1;
+		bpf_map_update_elem(&folds, key, &fresh, BPF_NOEXIST);
+		return stands_for;
 	}
-	if (known->told >= FOLD_FIRST && fresh.told_ns - known->told_ns < FOLD_INTERVAL_NS) {
-		__sync_fetch_and_add(&known->hidden, 1);
+	if (known->told >= first && fresh.told_ns - known->told_ns < interval_ns) {
+		__sync_fetch_and_add(&known->hidden, stands_for);
 		return 0;
 	}
 	__sync_fetch_and_add(&known->told, 1);
 	known->told_ns = fresh.told_ns;
 	hidden = known->hidden;
 	__sync_fetch_and_add(&known->hidden, -hidden);
-	return hidden + 1;
+	return hidden + stands_for;
+}
+
+/*
+ * 0: do not tell. Else tell, for one call and `result - 1` like it before. First
+ * of the same thing, then of all things: a walk over a read-only tree is a storm too.
+ * A global function: verified once, not at each call.
+ */
+__noinline u32 fold(u32 kind, u32 syscall, s32 error, u32 thing)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *state = task_state(task);
+	struct fold_key key = { .kind = kind, .syscall = syscall, .error = error };
+	u32 count;
+
+	key.pid = task_tgid(task);
+	if (!key.pid || key.pid == settings.self_tgid)
+		return 0;
+	key.span = state ? state->span : 0;
+	key.thing = thing;
+	count = count_one(&key, FOLD_FIRST, FOLD_INTERVAL_NS, 1);
+	if (!count || !thing)
+		return count;
+	key.thing = 0;
+	return count_one(&key, FOLD_FIRST_THINGS, FOLD_INTERVAL_THINGS_NS, count);
 }
 
 #endif

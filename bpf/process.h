@@ -50,7 +50,7 @@ static __always_inline void read_argv(struct exec_failed_record *e, u64 argv)
 static __always_inline void report_exec_failed(struct task_struct *task, u64 args[6], bool at,
 					       s64 ret, u32 serial)
 {
-	u32 count = fold(RECORD_EXEC_FAILED, at, -ret);
+	u32 count = fold(RECORD_EXEC_FAILED, at, -ret, thing_of_path(at ? args[1] : args[0]));
 	struct exec_failed_record *e;
 	struct file *file;
 
@@ -83,7 +83,7 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 static __always_inline void report_fork_failed(struct task_struct *task, u32 nr, s64 ret,
 					       u32 serial)
 {
-	u32 count = fold(RECORD_FORK_FAILED, nr, -ret);
+	u32 count = fold(RECORD_FORK_FAILED, nr, -ret, 0);
 	struct fork_failed_record *e;
 
 	if (!count)

@@ -100,7 +100,7 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret)
 	struct task_state *state;
 	struct seccomp_record *e;
 	bool compat = task_in_compat_call(task);
-	u32 serial, count = fold(RECORD_SECCOMP, nr, action == ACTION_RESULT ? -ret : -action);
+	u32 serial, count = fold(RECORD_SECCOMP, nr, action == ACTION_RESULT ? -ret : -action, 0);
 
 	if (!count)
 		return HIDDEN;

@@ -245,6 +245,8 @@ class FoldKey(ctypes.Structure):
         ("kind", c_uint32),
         ("syscall", c_uint32),
         ("error", c_int32),
+        ("thing", c_uint32),
+        ("pad", c_uint32),
     ]
 
 
