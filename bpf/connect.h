@@ -3,6 +3,7 @@
 #ifndef PROBE_CONNECT_H
 #define PROBE_CONNECT_H
 
+#include "calls.h"
 #include "fold.h"
 #include "path.h"
 
@@ -91,25 +92,39 @@ static __always_inline bool keep_pending(struct task_struct *task, struct sock *
 	return bpf_map_delete_elem(&pendings, &key) != 0;
 }
 
-static __always_inline void report_connect(struct task_struct *task, u64 args[6], s64 ret,
-					   u32 serial)
-{
-	struct sockaddr_bytes peer = {};
-	struct connect_record *e;
-	struct sock *sk = sock_of(task, (s32)args[0]);
-	u16 type = sk ? BPF_CORE_READ(sk, sk_type) : 0;
-	u32 count;
+/* Sockets that talk to name servers, by process and descriptor. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct sockaddr_bytes);
+} name_sockets SEC(".maps");
 
-	if (ret == -EALREADY || ret == -EISCONN)
-		return; /* says something of an earlier call */
-	read_peer(&peer, args[1]);
-	if (sk && type == SOCK_STREAM && (ret == -EINPROGRESS || ret == -EINTR) &&
-	    peer.family != AF_UNIX) {
-		if (keep_pending(task, sk, &peer))
-			return;
-		ret = -BPF_CORE_READ(sk, sk_err);
-	}
-	count = fold(RECORD_CONNECT, peer.port, -ret, thing_of_address(&peer));
+#define DNS_PORT 53
+
+/* Whether there is one at all: until then reads and writes need no second look. */
+u32 names_asked = 0;
+
+static __always_inline u64 name_socket_key(int fd)
+{
+	return (bpf_get_current_pid_tgid() & ~0xffffffffULL) | (u32)fd;
+}
+
+static __always_inline void note_name_socket(int fd, struct sockaddr_bytes *peer)
+{
+	u64 key = name_socket_key(fd);
+
+	bpf_map_update_elem(&name_sockets, &key, peer, BPF_ANY);
+	names_asked = 1;
+}
+
+static __always_inline void emit_connect(struct task_struct *task, struct sockaddr_bytes *peer,
+					 u16 type, u16 stage, s64 ret, u32 serial, u64 path,
+					 u32 path_size)
+{
+	struct connect_record *e;
+	u32 count = fold(RECORD_CONNECT, peer->port, -ret, thing_of_address(peer));
+
 	if (!count)
 		return;
 	e = record_reserve(sizeof(*e), RECORD_CONNECT, task);
@@ -119,22 +134,42 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 	e->head.serial = serial;
 	e->duration_ns = 0;
 	e->error = -ret;
-	e->family = peer.family;
-	e->port = peer.port;
+	e->family = peer->family;
+	e->port = peer->port;
 	e->type = type;
-	e->pending = 0;
+	e->stage = stage;
 	e->abandoned = 0;
 	e->pad = 0;
-	__builtin_memcpy(e->address, peer.address, 16);
+	__builtin_memcpy(e->address, peer->address, 16);
 	__builtin_memset(e->path, 0, sizeof(e->path));
-	if (peer.family == AF_UNIX) {
-		u32 len = (u32)args[2] - 2;
-
-		e->port = 0;
-		if (len <= UNIX_PATH_SIZE)
-			bpf_probe_read_user(e->path, len, (void *)(args[1] + 2));
-	}
+	if (path && path_size <= UNIX_PATH_SIZE)
+		bpf_probe_read_user(e->path, path_size, (void *)path);
 	bpf_ringbuf_submit(e, 0);
+}
+
+static __always_inline void report_connect(struct task_struct *task, u64 args[6], s64 ret,
+					   u32 serial)
+{
+	struct sockaddr_bytes peer = {};
+	struct sock *sk = sock_of(task, (s32)args[0]);
+	u16 type = sk ? BPF_CORE_READ(sk, sk_type) : 0;
+	u64 path = 0;
+
+	if (ret == -EALREADY || ret == -EISCONN)
+		return; /* says something of an earlier call */
+	read_peer(&peer, args[1]);
+	if (peer.family == AF_UNIX) {
+		peer.port = 0;
+		path = args[1] + 2;
+	} else if (peer.port == DNS_PORT && (!ret || ret == -EINPROGRESS)) {
+		note_name_socket(args[0], &peer);
+	}
+	if (sk && type == SOCK_STREAM && (ret == -EINPROGRESS || ret == -EINTR) && !path) {
+		if (keep_pending(task, sk, &peer))
+			return;
+		ret = -BPF_CORE_READ(sk, sk_err);
+	}
+	emit_connect(task, &peer, type, CONNECT_CALLED, ret, serial, path, (u32)args[2] - 2);
 }
 
 static __always_inline void connect_state(struct sock *sk, int old_state, int new_state)
@@ -163,7 +198,7 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 		e->family = pending->peer.family;
 		e->port = pending->peer.port;
 		e->type = SOCK_STREAM;
-		e->pending = 1;
+		e->stage = CONNECT_PENDING;
 		e->abandoned = new_state == TCP_CLOSE && !error;
 		e->pad = 0;
 		__builtin_memcpy(e->address, pending->peer.address, 16);

@@ -35,6 +35,8 @@ enum record_kind {
 	RECORD_FILE,
 	RECORD_NAMESPACE,
 	RECORD_RECENT,
+	RECORD_CALL,
+	RECORD_DNS,
 	RECORD_KINDS,
 };
 
@@ -69,6 +71,7 @@ struct record {
 #define MISSING_SIZE 124
 #define WORDS_COUNT 4
 #define WORDS_SIZE 256
+#define DNS_SIZE 288 /* a header and the longest name with type and class */
 
 struct filter_instruction {
 	__u16 code;
@@ -154,6 +157,12 @@ struct exit_record {
 	__u64 started_ns; /* CLOCK_BOOTTIME */
 };
 
+enum connect_stage {
+	CONNECT_CALLED,  /* what connect(2) said */
+	CONNECT_PENDING, /* it said EINPROGRESS, and this is how it ended */
+	CONNECT_IN_USE,  /* an error that came over a socket in use */
+};
+
 struct connect_record {
 	struct record head;
 	__u64 duration_ns;
@@ -161,7 +170,7 @@ struct connect_record {
 	__u16 family;
 	__u16 port; /* host order */
 	__u16 type; /* SOCK_STREAM ... */
-	__u16 pending; /* 1: connect(2) said EINPROGRESS and this is how it ended */
+	__u16 stage; /* enum connect_stage */
 	__u32 abandoned; /* 1: closed by its owner before an answer came */
 	__u32 pad;
 	__u8 address[16];
@@ -226,6 +235,26 @@ struct recent_record {
 	struct recent recent;
 };
 
+/* A refusal by the kernel itself that belongs to no other sense. */
+struct call_record {
+	struct record head;
+	__u64 args[6];
+	__s32 error;
+	__u32 syscall;
+	char path[PATH_SIZE];
+};
+
+/* The beginning of a message to or from port 53. */
+struct dns_record {
+	struct record head;
+	__u16 family;
+	__u16 port;
+	__u16 answer; /* 1: received */
+	__u16 size;   /* of what is filled */
+	__u8 address[16];
+	__u8 data[DNS_SIZE];
+};
+
 /* What the loader decides before the programs are loaded. */
 struct settings {
 	__u32 pid_ns;    /* inode number of the namespace in scope; 0: every task */
@@ -235,7 +264,10 @@ struct settings {
 	__s32 prctl_nr;
 	__s32 write_nr;
 	__s32 writev_nr;
-	__u32 pad;
+	__s32 sendto_nr;
+	__s32 sendmsg_nr;
+	__s32 sendmmsg_nr;
+	__u64 call_errnos[3]; /* of calls of no other sense */
 	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
 };
 
@@ -245,7 +277,7 @@ struct fold_key {
 	__u32 kind;
 	__u32 syscall;
 	__s32 error;
-	__u32 thing; /* a hash of the path or the like; 0: of all together */
+	__u32 thing; /* a hash of the path or the like; 0: none, -1: all together */
 	__u32 pad;
 };
 

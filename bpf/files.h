@@ -4,50 +4,8 @@
 #define PROBE_FILES_H
 
 #include "fold.h"
+#include "calls.h"
 #include "recent.h"
-
-enum call_sense {
-	CALL_IGNORED,
-	CALL_CONNECT,
-	CALL_EXEC,
-	CALL_EXECAT,
-	CALL_FORK,
-	CALL_FILE,
-};
-
-#define NO_ARG 0xff
-
-/* What the loader says of each call number: who listens, and where its arguments are. */
-struct call {
-	u8 sense;
-	u8 path_arg;
-	u8 dirfd_arg; /* of the path, or of the file itself where there is no path */
-	u8 reported;  /* 0: only what was not found is kept */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SYSCALLS);
-	__type(key, u32);
-	__type(value, struct call);
-} calls SEC(".maps");
-
-static __always_inline bool reported_errno(u32 error)
-{
-	return error < 192 && settings.file_errnos[error / 64] & (1ULL << (error % 64));
-}
-
-static __always_inline u64 call_arg(u64 args[6], u8 index)
-{
-	switch (index) {
-	case 0: return args[0];
-	case 1: return args[1];
-	case 2: return args[2];
-	case 3: return args[3];
-	case 4: return args[4];
-	}
-	return 0;
-}
 
 static __always_inline void report_file(struct task_struct *task, struct call *call, u32 nr,
 					u64 args[6], s64 ret, u32 serial)
@@ -61,7 +19,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 			keep_missing(call_arg(args, call->path_arg), nr);
 		return;
 	}
-	if (!call->reported || !reported_errno(-ret))
+	if (!call->reported || !among(settings.file_errnos, -ret))
 		return;
 	if (call->path_arg != NO_ARG)
 		thing = thing_of_path(call_arg(args, call->path_arg));
@@ -91,6 +49,33 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 		else
 			cwd_text(task, e->cwd);
 	}
+	bpf_ringbuf_submit(e, 0);
+}
+
+static __always_inline void report_call(struct call *call, struct task_struct *task, u32 nr,
+					u64 args[6], s64 ret, u32 serial)
+{
+	bool privileged = call->sense == CALL_PRIVILEGED && (ret == -EPERM || ret == -EACCES);
+	struct call_record *e;
+	u32 count;
+
+	if (!privileged && !among(settings.call_errnos, -ret))
+		return;
+	count = fold(RECORD_CALL, nr, -ret, 0);
+	if (!count)
+		return;
+	e = record_reserve(sizeof(*e), RECORD_CALL, task);
+	if (!e)
+		return;
+	e->head.count = count;
+	e->head.serial = serial;
+	__builtin_memcpy(e->args, args, sizeof(e->args));
+	e->error = -ret;
+	e->syscall = nr;
+	e->path[0] = 0;
+	if (call->path_arg != NO_ARG)
+		bpf_probe_read_user_str(e->path, sizeof(e->path),
+					(void *)call_arg(args, call->path_arg));
 	bpf_ringbuf_submit(e, 0);
 }
 

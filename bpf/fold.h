@@ -14,6 +14,7 @@
 #define FOLD_FIRST_THINGS 256
 #define FOLD_INTERVAL_THINGS_NS 20000000ULL
 #define THING_BYTES 128
+#define EVERYTHING ((u32)-1)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -67,17 +68,19 @@ __noinline u32 fold(u32 kind, u32 syscall, s32 error, u32 thing)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *state = task_state(task);
 	struct fold_key key = { .kind = kind, .syscall = syscall, .error = error };
-	u32 count;
+	u32 count = 1;
 
 	key.pid = task_tgid(task);
 	if (!key.pid || key.pid == settings.self_tgid)
 		return 0;
 	key.span = state ? state->span : 0;
 	key.thing = thing;
-	count = count_one(&key, FOLD_FIRST, FOLD_INTERVAL_NS, 1);
-	if (!count || !thing)
-		return count;
-	key.thing = 0;
+	if (thing != EVERYTHING) {
+		count = count_one(&key, FOLD_FIRST, FOLD_INTERVAL_NS, 1);
+		if (!count || !thing)
+			return count;
+	}
+	key.thing = EVERYTHING;
 	return count_one(&key, FOLD_FIRST_THINGS, FOLD_INTERVAL_THINGS_NS, count);
 }
 

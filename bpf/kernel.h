@@ -203,7 +203,12 @@ struct fs_struct {
 	struct path pwd;
 };
 
+struct inode {
+	unsigned short i_mode;
+};
+
 struct file {
+	struct inode *f_inode;
 	struct path f_path;
 	void *private_data;
 };
@@ -350,6 +355,7 @@ struct socket {
 #define AF_INET 2
 #define AF_INET6 10
 #define SOCK_STREAM 1
+#define SOCK_DGRAM 2
 
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
@@ -359,9 +365,17 @@ struct socket {
 #define ENOENT 2
 #define ENOTDIR 20
 #define EAGAIN 11
+#define EACCES 13
 #define ENOMEM 12
 #define EINTR 4
 #define EINPROGRESS 115
+#define ENETUNREACH 101
+#define ECONNRESET 104
+#define ETIMEDOUT 110
+#define ECONNREFUSED 111
+#define EHOSTUNREACH 113
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
 #define EALREADY 114
 #define EISCONN 106
 #define ERESTARTSYS 512

@@ -15,6 +15,7 @@
 #include "process.h"
 #include "seccomp.h"
 #include "signals.h"
+#include "traffic.h"
 
 #define STDERR 2
 
@@ -30,9 +31,12 @@ __noinline int other_result(s64 ret, u32 nr, u32 serial)
 	if (nr >= SYSCALLS)
 		return 0;
 	call = bpf_map_lookup_elem(&calls, &nr);
-	if (!call || call->sense == CALL_IGNORED)
+	if (!call)
 		return 0;
 	regs_args(current_regs(), false, args);
+	if (call->transfer && network_error(ret) &&
+	    report_transfer_error(task, call, args, ret, serial))
+		return 0;
 	switch (call->sense) {
 	case CALL_CONNECT:
 		report_connect(task, args, ret, serial);
@@ -51,6 +55,8 @@ __noinline int other_result(s64 ret, u32 nr, u32 serial)
 		if (ret < 0)
 			report_file(task, call, nr, args, ret, serial);
 		break;
+	default:
+		report_call(call, task, nr, args, ret, serial);
 	}
 	return 0;
 }
@@ -80,6 +86,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (ret >= 0 && nr != settings.connect_nr) {
 		if (nr == settings.write_nr || nr == settings.writev_nr)
 			on_write(regs, nr == settings.writev_nr, ret);
+		if (names_asked || nr == settings.sendto_nr || nr == settings.sendmsg_nr ||
+		    nr == settings.sendmmsg_nr)
+			transferred(nr, ret);
 		return 0;
 	}
 	return other_result(ret, nr, serial);

@@ -42,6 +42,7 @@ class Profile:
     pids: int | None = None
     network: str = "host"  # host, none (no interface but lo), or loopback (lo, up)
     firewall: str | None = None  # an nftables ruleset for a network of its own
+    nameserver: Sequence[str] | None = None  # a command that serves names on 127.0.0.1:53
     read_only: Sequence[str] = ()
     tmpfs: Mapping[str, int] = field(default_factory=dict)  # mount point: size
     user: int | None = None
@@ -74,7 +75,8 @@ class Sandbox:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` in this sandbox."""
-        return [*self._in_cgroups(), *self._in_network(), *self._in_bubblewrap(), *argv]
+        inner = [*self._in_bubblewrap(), *argv]
+        return [*self._in_cgroups(), *self._in_network(), *(self.profile.nameserver or ()), *inner]
 
     def _in_cgroups(self) -> list[str]:
         if not self._cgroups:
@@ -83,7 +85,8 @@ class Sandbox:
         return ["sh", "-c", f'{joins}; exec "$@"', "sandbox"]
 
     def _in_network(self) -> list[str]:
-        if self.profile.network == "host" and self.profile.firewall is None:
+        own = self.profile.firewall is not None or self.profile.nameserver is not None
+        if self.profile.network == "host" and not own:
             return []
         if self.profile.network == "none":
             return ["unshare", "--net"]
@@ -92,7 +95,12 @@ class Sandbox:
             rules = self._folder / "firewall.nft"
             rules.write_text(self.profile.firewall)
             steps.append(f"nft -f {rules}")
-        return ["unshare", "--net", "sh", "-c", f'{" && ".join(steps)} && exec "$@"', "sandbox"]
+        if self.profile.nameserver is not None:
+            resolver = self._folder / "resolv.conf"
+            resolver.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+            steps.append(f"mount --bind {resolver} /etc/resolv.conf")
+        namespaces = ["unshare", "--net", "--mount"]
+        return [*namespaces, "sh", "-c", f'{" && ".join(steps)} && exec "$@"', "sandbox"]
 
     def _in_bubblewrap(self) -> list[str]:
         profile = self.profile

@@ -82,6 +82,7 @@ class Syscall(Event):
     syscall: str
     args: tuple[int, ...] = ()
     errno: str
+    path: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,7 @@ class Connect(Event):
     port: int | None = None
     protocol: str = "stream"
     errno: str | None = None
+    in_use: bool | None = None  # the error came over a connection that had been made before
     abandoned: bool | None = None  # closed by its owner before an answer came
     duration_s: float | None = None
     route: str | None = None  # what the routing table says of the address
@@ -145,7 +147,7 @@ class Connect(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dns(Event):
-    """A name looked up."""
+    """A name looked up; `count` queries were sent for it."""
 
     kind: ClassVar[str] = "dns"
 

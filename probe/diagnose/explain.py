@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from probe.diagnose import filesystem, limits, memory, network, process, seccomp, workload
+from probe.diagnose import (
+    filesystem,
+    limits,
+    memory,
+    network,
+    privileges,
+    process,
+    seccomp,
+    workload,
+)
 from probe.diagnose.case import Case, Dismissal, Explanation, Finding
 from probe.diagnose.story import Story, Suspect
 
@@ -12,6 +21,7 @@ Rule = Callable[[Story], Iterator[Suspect | Dismissal]]
 
 RULES: tuple[Rule, ...] = (
     seccomp.suspects,
+    privileges.suspects,
     process.suspects,
     memory.suspects,
     network.suspects,

@@ -50,6 +50,7 @@ class Suspect:
     summary: str
     advice: str
     mentions: tuple[str, ...] = ()  # words that would name it in the error output
+    spellings: tuple[str, ...] = ()  # how its error is put, where errno's own words do not
     silent: bool = False  # it leaves the process no time to say anything (a kill)
     evidence: tuple[str, ...] = ()
 
@@ -84,14 +85,17 @@ class Story:
         said = [p.exit.last_words or "" for p in self.tree.ancestors(pid) if p.exit]
         return "\n".join([*said, self.case.span.message or ""]).strip()
 
-    def named(self, event: Event, mentions: tuple[str, ...]) -> float:
-        """How much the error output speaks for (above 1) or against (below 1) this event."""
+    def named(self, suspect: Suspect) -> float:
+        """How much the error output speaks for (above 1) or against (below 1) a suspect."""
+        event, mentions = suspect.event, suspect.mentions
         words = self.words(event.pid)
         if not words:
             return 0.9
         lower = words.lower()
         errno = getattr(event, "errno", None)
-        error_named = errno is not None and says(words, errno)
+        error_named = (errno is not None and says(words, errno)) or any(
+            spelling in lower for spelling in suspect.spellings
+        )
         thing_named = any(mention and mention.lower() in lower for mention in mentions)
         if error_named:
             return 1.25 if thing_named else 1.15
@@ -139,7 +143,7 @@ class Story:
         confidence = suspect.prior * self.process(suspect.event).weight
         if not suspect.silent:
             confidence *= self.closeness(suspect.event)
-            confidence *= self.named(suspect.event, suspect.mentions)
+            confidence *= self.named(suspect)
         evidence = suspect.evidence or (suspect.event.id,)
         exit_event = self.process(suspect.event).exit
         if exit_event is not None and exit_event.id not in evidence:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from probe.diagnose.case import Finding
+from probe.diagnose.network import NAME_ERRORS
 from probe.diagnose.story import Story
 from probe.diagnose.tree import Process
 from probe.events import Connect
 
 _CRASHES = {"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"}
 _DNS_PORT = 53
-_NAME_ERRORS = ("name resolution", "resolve host", "getaddrinfo", "enotfound", "eai_again")
 
 
 def verdict(story: Story) -> Finding:
@@ -84,4 +84,4 @@ def _relevant_shut(story: Story) -> dict[str, str]:
 def _asked_for_names(story: Story) -> bool:
     asked = any(isinstance(event, Connect) and event.port == _DNS_PORT for event in story.events)
     words = story.words(story.tree.root).lower()
-    return asked or any(error in words for error in _NAME_ERRORS)
+    return asked or any(error in words for error in NAME_ERRORS)

@@ -12,17 +12,20 @@ import errno
 from probe import abi
 
 NO_ARG = 0xFF
-CONNECT, EXEC, EXECAT, FORK, FILE = 1, 2, 3, 4, 5
+OTHER, CONNECT, EXEC, EXECAT, FORK, FILE, PRIVILEGED = range(7)
+_SEND, _SEND_TO, _SEND_MESSAGE, _SEND_BATCH, _RECEIVE, _RECEIVE_MESSAGE = range(1, 7)
 
 
 class Call(ctypes.Structure):
-    """struct call of bpf/files.h."""
+    """struct call of bpf/calls.h."""
 
     _fields_ = [
         ("sense", ctypes.c_uint8),
         ("path_arg", ctypes.c_uint8),
         ("dirfd_arg", ctypes.c_uint8),
         ("reported", ctypes.c_uint8),
+        ("transfer", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8 * 3),
     ]
 
 
@@ -85,6 +88,36 @@ _LOOKUPS: dict[str, tuple[int, int]] = {
     "faccessat2": (1, 0),
 }
 
+_TRANSFERS = {
+    "write": _SEND,
+    "sendto": _SEND_TO,
+    "sendmsg": _SEND_MESSAGE,
+    "sendmmsg": _SEND_BATCH,
+    "read": _RECEIVE,
+    "recvfrom": _RECEIVE,
+    "recvmsg": _RECEIVE_MESSAGE,
+}
+
+# Calls that need a capability, with the position of a path that tells more. EPERM and
+# EACCES of these are told; those of all others say nothing of a sandbox.
+_PRIVILEGED: dict[str, int] = dict.fromkeys(
+    (
+        *("acct", "add_key", "adjtimex", "bind", "bpf", "capset", "clock_adjtime"),
+        *("clock_settime", "delete_module", "finit_module", "fsmount", "fsopen", "fspick"),
+        *("init_module", "ioperm", "iopl", "kcmp", "kexec_load", "keyctl", "kill", "mlock"),
+        *("mlockall", "mount_setattr", "move_mount", "open_by_handle_at", "open_tree"),
+        *("perf_event_open", "personality", "pidfd_getfd", "pidfd_send_signal", "prctl"),
+        *("process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "quotactl"),
+        *("reboot", "request_key", "sched_setaffinity", "sched_setattr", "sched_setparam"),
+        *("sched_setscheduler", "setdomainname", "setfsgid", "setfsuid", "setgid"),
+        *("setgroups", "sethostname", "setns", "setpriority", "setregid", "setresgid"),
+        *("setresuid", "setreuid", "setrlimit", "setsockopt", "settimeofday", "setuid"),
+        *("socket", "syslog", "tgkill", "tkill", "unshare", "userfaultfd", "vhangup"),
+        *("landlock_create_ruleset", "prlimit64", "io_uring_setup", "fanotify_init"),
+    ),
+    NO_ARG,
+) | {"chroot": 0, "mount": 1, "pivot_root": 0, "swapoff": 0, "swapon": 0, "umount2": 0}
+
 # ENOENT is not among them: programs probe for files all the time.
 _FILE_ERRNOS = (
     errno.EACCES,
@@ -96,25 +129,43 @@ _FILE_ERRNOS = (
     errno.ENFILE,
     errno.EFBIG,
 )
+_CALL_ERRNOS = (errno.ENOSYS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
 
 
 def table(machine: str) -> dict[int, Call]:
     """The calls to listen to, by number."""
     numbers = abi.syscall_numbers(machine)
-    calls = {
-        numbers[name]: Call(sense, NO_ARG, NO_ARG, 1)
-        for name, sense in _SENSES.items()
-        if name in numbers
-    }
+    calls = {number: Call(OTHER, NO_ARG, NO_ARG, 1) for number in numbers.values()}
+    for name, sense in _SENSES.items():
+        if name in numbers:
+            calls[numbers[name]].sense = sense
+    for name, path in _PRIVILEGED.items():
+        if name in numbers:
+            calls[numbers[name]] = Call(PRIVILEGED, path, NO_ARG, 1)
     for group, reported in ((_FILES, 1), (_LOOKUPS, 0)):
         for name, (path, directory) in group.items():
             if name in numbers:
                 calls[numbers[name]] = Call(FILE, path, directory, reported)
+    for name, transfer in _TRANSFERS.items():
+        if name in numbers:
+            calls[numbers[name]].transfer = transfer
     return calls
 
 
-def file_errnos() -> tuple[int, int, int]:
+Mask = tuple[int, int, int]
+
+
+def file_errnos() -> Mask:
     """The errnos of file calls that are reported, as the bit mask of struct settings."""
-    mask = sum(1 << number for number in _FILE_ERRNOS)
+    return _mask(_FILE_ERRNOS)
+
+
+def call_errnos() -> Mask:
+    """Those that are reported of the calls of no other sense."""
+    return _mask(_CALL_ERRNOS)
+
+
+def _mask(numbers: tuple[int, ...]) -> Mask:
+    mask = sum(1 << number for number in numbers)
     word = (1 << 64) - 1
     return mask & word, mask >> 64 & word, mask >> 128 & word

@@ -13,7 +13,6 @@ from probe.engine.loader import Hook, Loaded, load
 from probe.events import Event
 
 _ALWAYS = {
-    "dns": "none: answers to name queries are not read yet",
     "files": "partial: files that are not there are told of failed processes only",
 }
 
@@ -51,6 +50,7 @@ class CoreEngine:
     def flush(self, span: int) -> list[Event]:
         self._ring.consume()
         self._unfold(span)
+        self._decoder.unanswered(span)
         return self._decoder.ready(everything=True)
 
     def _unfold(self, span: int) -> None:

@@ -11,13 +11,26 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from probe import abi
-from probe.engine import records
+from probe.engine import dns, records
 from probe.engine.filters import Filters, seccomp_data
-from probe.events import Connect, Event, Exec, Exit, File, Fork, Oom, Seccomp, Signal
+from probe.events import (
+    Connect,
+    Dns,
+    Event,
+    Exec,
+    Exit,
+    File,
+    Fork,
+    Oom,
+    Seccomp,
+    Signal,
+    Syscall,
+)
 
 HOLD_S = 1.0  # how long a denial waits to learn what its thread did next
 _HELD_MAX = 1024
 _LAST_MAX = 8192
+_ASKED_MAX = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _AT_FDCWD = -100
 _UNLIMITED = 1 << 62
@@ -69,6 +82,7 @@ class Decoder:
         self._held: OrderedDict[int, Seccomp] = OrderedDict()
         self._recents: dict[int, Recent] = {}
         self._last: OrderedDict[tuple[int, int, int, str], Event] = OrderedDict()
+        self._asked: OrderedDict[tuple[int, int, str, str], Dns] = OrderedDict()
         self._denied: deque[int] = deque(maxlen=256)
         self._next_sequence = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._boot_offset = 0
@@ -87,6 +101,8 @@ class Decoder:
             records.FileRecord: self._file,
             records.NamespaceRecord: lambda record: None,
             records.RecentRecord: self._recent,
+            records.CallRecord: self._call_failed,
+            records.DnsRecord: self._dns,
         }
 
     def feed(self, raw: bytes) -> None:
@@ -277,6 +293,7 @@ class Decoder:
     def _connect(self, record: records.ConnectRecord) -> Event:
         family = abi.FAMILIES.get(record.family, f"family_{record.family}")
         address, port = self._peer(record)
+        pending = record.stage == records.CONNECT_PENDING
         return Connect(
             **self._base(record.head),  # type: ignore[arg-type]
             family=family,
@@ -285,21 +302,57 @@ class Decoder:
             protocol=abi.SOCKET_TYPES.get(record.type, f"type_{record.type}"),
             errno=abi.errno_name(record.error) if record.error else None,
             abandoned=True if record.abandoned else None,
-            duration_s=record.duration_ns / 1e9 if record.pending else None,
+            duration_s=record.duration_ns / 1e9 if pending else None,
+            in_use=True if record.stage == records.CONNECT_IN_USE else None,
         )
 
     @staticmethod
     def _peer(record: records.ConnectRecord) -> tuple[str, int | None]:
-        raw = bytes(record.address)
-        if record.family == socket.AF_INET:
-            return socket.inet_ntop(socket.AF_INET, raw[:4]), record.port
-        if record.family == socket.AF_INET6:
-            return socket.inet_ntop(socket.AF_INET6, raw), record.port
+        if record.family in (socket.AF_INET, socket.AF_INET6):
+            return address_text(record.family, bytes(record.address)), record.port
         path = ctypes_bytes(record, "path")
         if path[:1] == b"\0":
             name = path[1:].rstrip(b"\0")
             return ("@" + text(name) if name else ""), None
         return text(path.split(b"\0")[0]), None
+
+    def _call_failed(self, record: records.CallRecord) -> Event:
+        return Syscall(
+            **self._base(record.head),  # type: ignore[arg-type]
+            syscall=abi.syscall_name(record.syscall, self._machine),
+            args=tuple(record.args),
+            errno=abi.errno_name(record.error),
+            path=text(record.path) or None,
+        )
+
+    def _dns(self, record: records.DnsRecord) -> Event | None:
+        """A query waits for its answer; the two are one event."""
+        message = dns.parse(bytes(record.data[: record.size]))
+        if message is None:
+            return None
+        key = (record.head.pid, message.id, message.name, message.type)
+        asked = self._asked.get(key)
+        if record.answer and message.answer and asked is not None:
+            del self._asked[key]
+            took = record.head.time_ns + self._boot_offset - asked.time_ns
+            return dataclasses.replace(asked, rcode=message.rcode, duration_s=max(0.0, took / 1e9))
+        if not record.answer and not message.answer:
+            if asked is None:
+                resolver = address_text(record.family, bytes(record.address))
+                base = self._base(record.head)
+                asked = Dns(**base, name=message.name, query=message.type, resolver=resolver)  # type: ignore[arg-type]
+            else:
+                asked = dataclasses.replace(asked, count=asked.count + 1)
+            self._asked[key] = asked
+            if len(self._asked) > _ASKED_MAX:
+                self._ready.append(self._asked.popitem(last=False)[1])
+        return None
+
+    def unanswered(self, span: int) -> None:
+        """Tells a span's queries that had no answer until now."""
+        for key, asked in list(self._asked.items()):
+            if asked.span == span:
+                self._ready.append(self._asked.pop(key))
 
     def _oom(self, record: records.OomRecord) -> Event:
         bounded = record.memory.limit > 0
@@ -332,6 +385,12 @@ class Decoder:
             errno=abi.errno_name(record.error),
             cwd=text(record.cwd) or None,
         )
+
+
+def address_text(family: int, raw: bytes) -> str:
+    """An IPv4 or IPv6 address, the way people write it."""
+    size = 4 if family == socket.AF_INET else 16
+    return socket.inet_ntop(family, raw[:size])
 
 
 def ctypes_bytes(record: object, field: str) -> bytes:

@@ -22,6 +22,13 @@ _OBJECTS = os.path.join(os.path.dirname(__file__), "objects")
 _BTF = "/sys/kernel/btf/vmlinux"
 
 
+# Calls that the programs know by name.
+_NUMBERED = (
+    *("connect", "seccomp", "prctl", "write", "writev"),
+    *("sendto", "sendmsg", "sendmmsg"),
+)
+
+
 class Hook:
     """One place to listen at: its programs, best first, and the senses that live on it.
 
@@ -36,7 +43,7 @@ class Hook:
 
 
 HOOKS = (
-    Hook(("sys_exit",), ("seccomp", "exec", "fork", "connect", "files")),
+    Hook(("sys_exit",), ("seccomp", "exec", "fork", "connect", "dns", "files")),
     Hook(("process_fork",), ("exec", "fork")),
     Hook(("process_exec",), ("exec",)),
     Hook(("process_exit",), ("exec",)),
@@ -148,10 +155,7 @@ def _settings(machine: str) -> records.Settings:
     return records.Settings(
         pid_ns=os.stat("/proc/self/ns/pid").st_ino,
         self_tgid=os.getpid(),
-        connect_nr=numbers["connect"],
-        seccomp_nr=numbers["seccomp"],
-        prctl_nr=numbers["prctl"],
-        write_nr=numbers["write"],
-        writev_nr=numbers["writev"],
+        **{f"{name}_nr": numbers[name] for name in _NUMBERED},
+        call_errnos=calls.call_errnos(),
         file_errnos=calls.file_errnos(),
     )

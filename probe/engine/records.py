@@ -23,12 +23,17 @@ MISSING_COUNT = 32
 MISSING_SIZE = 124
 WORDS_COUNT = 4
 WORDS_SIZE = 256
+DNS_SIZE = 288
 
 ACTION_RESULT = 1
 ACTION_KILL = 2
 ACTION_TRAP = 3
 ACTION_KILL_THREAD = 4
 ACTION_STRICT = 5
+
+CONNECT_CALLED = 0
+CONNECT_PENDING = 1
+CONNECT_IN_USE = 2
 
 
 class Record(ctypes.Structure):
@@ -153,7 +158,7 @@ class ConnectRecord(ctypes.Structure):
         ("family", c_uint16),
         ("port", c_uint16),
         ("type", c_uint16),
-        ("pending", c_uint16),
+        ("stage", c_uint16),
         ("abandoned", c_uint32),
         ("pad", c_uint32),
         ("address", c_uint8 * 16),
@@ -224,6 +229,28 @@ class RecentRecord(ctypes.Structure):
     ]
 
 
+class CallRecord(ctypes.Structure):
+    _fields_ = [
+        ("head", Record),
+        ("args", c_uint64 * 6),
+        ("error", c_int32),
+        ("syscall", c_uint32),
+        ("path", c_char * PATH_SIZE),
+    ]
+
+
+class DnsRecord(ctypes.Structure):
+    _fields_ = [
+        ("head", Record),
+        ("family", c_uint16),
+        ("port", c_uint16),
+        ("answer", c_uint16),
+        ("size", c_uint16),
+        ("address", c_uint8 * 16),
+        ("data", c_uint8 * DNS_SIZE),
+    ]
+
+
 class Settings(ctypes.Structure):
     _fields_ = [
         ("pid_ns", c_uint32),
@@ -233,7 +260,10 @@ class Settings(ctypes.Structure):
         ("prctl_nr", c_int32),
         ("write_nr", c_int32),
         ("writev_nr", c_int32),
-        ("pad", c_uint32),
+        ("sendto_nr", c_int32),
+        ("sendmsg_nr", c_int32),
+        ("sendmmsg_nr", c_int32),
+        ("call_errnos", c_uint64 * 3),
         ("file_errnos", c_uint64 * 3),
     ]
 
@@ -274,6 +304,8 @@ KINDS: tuple[type[ctypes.Structure], ...] = (
     FileRecord,
     NamespaceRecord,
     RecentRecord,
+    CallRecord,
+    DnsRecord,
 )
 # The sense that suffers when a record of a kind is lost.
 SENSE = {
@@ -290,6 +322,8 @@ SENSE = {
     11: "files",
     12: "exec",
     13: "files",
+    14: "seccomp",
+    15: "dns",
 }
 ALL = (
     *KINDS,

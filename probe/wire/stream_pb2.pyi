@@ -198,14 +198,16 @@ class Seccomp(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., action: _Optional[str] = ..., errno: _Optional[str] = ..., filter: _Optional[str] = ..., next: _Optional[_Iterable[str]] = ..., calls_after: _Optional[int] = ...) -> None: ...
 
 class Syscall(_message.Message):
-    __slots__ = ("syscall", "args", "errno")
+    __slots__ = ("syscall", "args", "errno", "path")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     args: _containers.RepeatedScalarFieldContainer[int]
     errno: str
-    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., errno: _Optional[str] = ...) -> None: ...
+    path: str
+    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class Exec(_message.Message):
     __slots__ = ("path", "argv", "cwd", "errno", "reason", "detail", "searched")
@@ -258,12 +260,13 @@ class Exit(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Connect(_message.Message):
-    __slots__ = ("family", "address", "port", "protocol", "errno", "abandoned", "duration_s", "route")
+    __slots__ = ("family", "address", "port", "protocol", "errno", "in_use", "abandoned", "duration_s", "route")
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
+    IN_USE_FIELD_NUMBER: _ClassVar[int]
     ABANDONED_FIELD_NUMBER: _ClassVar[int]
     DURATION_S_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
@@ -272,10 +275,11 @@ class Connect(_message.Message):
     port: int
     protocol: str
     errno: str
+    in_use: bool
     abandoned: bool
     duration_s: float
     route: str
-    def __init__(self, family: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[str] = ..., errno: _Optional[str] = ..., abandoned: _Optional[bool] = ..., duration_s: _Optional[float] = ..., route: _Optional[str] = ...) -> None: ...
+    def __init__(self, family: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[str] = ..., errno: _Optional[str] = ..., in_use: _Optional[bool] = ..., abandoned: _Optional[bool] = ..., duration_s: _Optional[float] = ..., route: _Optional[str] = ...) -> None: ...
 
 class Dns(_message.Message):
     __slots__ = ("name", "query", "resolver", "rcode", "duration_s")

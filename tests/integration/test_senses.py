@@ -8,7 +8,7 @@ import platform
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -399,3 +399,119 @@ def test_a_storm_is_folded_and_counted_exactly(
 def test_spawns_by_the_thousand(watched: Watch) -> None:
     events = watched("exit", "bash", "-c", "for i in {1..2000}; do /bin/true; done; exit 3")
     assert len(events) == 2001
+
+
+# --- names --------------------------------------------------------------------
+
+
+NAMESERVER = (PYTHON, str(Path(__file__).parent.parent / "scenarios" / "nameserver.py"))
+
+
+@pytest.fixture
+def named() -> Iterator[Sandbox]:
+    """A sandbox with a name server that answers as the first label of a name says."""
+    with Sandbox(Profile(nameserver=NAMESERVER), "named") as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize(
+    ("name", "rcode"),
+    [
+        ("good.example", "NOERROR"),
+        ("nxdomain.example", "NXDOMAIN"),
+        ("servfail.example", "SERVFAIL"),
+        ("refused.example", "REFUSED"),
+        ("silent.example", None),
+    ],
+)
+def test_a_name_looked_up_by_the_c_library(
+    name: str, rcode: str | None, watched: Watch, named: Sandbox
+) -> None:
+    code = f"import socket\ntry: socket.getaddrinfo({name!r}, 80)\nexcept OSError: pass"
+    events = watched("dns", *named.command([PYTHON, "-c", code]))
+    own = [event for event in events if event["name"] == name]
+    assert {event["query"] for event in own} == {"A", "AAAA"}
+    assert {event.get("rcode") for event in own} == {rcode}
+    assert {event["resolver"] for event in own} == {"127.0.0.1"}
+    assert all((event.get("duration_s") is not None) == (rcode is not None) for event in own)
+
+
+QUERY = "q = b'\\x12\\x34\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\x08nxdomain\\x07example\\0\\0\\1\\0\\1'"
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        "s.connect(a); os.write(s.fileno(), q); os.read(s.fileno(), 512)",
+        "s.sendto(q, a); s.recvfrom(512)",
+        "s.sendmsg([q], [], 0, a); s.recvmsg(512)",
+        "s = socket.create_connection(a); s.sendall(len(q).to_bytes(2, 'big') + q); s.recv(514)",
+    ],
+    ids=["read and write", "sendto", "sendmsg", "TCP"],
+)
+def test_a_name_looked_up_by_a_resolver_of_its_own(
+    exchange: str, watched: Watch, named: Sandbox
+) -> None:
+    start = "import os, socket; a = ('127.0.0.1', 53); s = socket.socket(2, 2)"
+    code = "\n".join([start, QUERY, exchange])
+    events = watched("dns", *named.command([PYTHON, "-c", code]))
+    own = [(e["name"], e["query"], e.get("rcode")) for e in events if e["comm"] == "python3"]
+    assert own == [("nxdomain.example", "A", "NXDOMAIN")]
+
+
+# --- sockets in use, and other refusals ----------------------------------------
+
+
+def test_a_datagram_that_nobody_takes(watched: Watch) -> None:
+    code = (
+        "import socket\ns = socket.socket(2, 2); s.connect(('127.0.0.1', 9))\n"
+        "s.send(b'x')\ntry: s.recv(9)\nexcept ConnectionRefusedError: pass\n"
+    )
+    event = next(e for e in watched("connect", PYTHON, "-c", code) if "errno" in e)
+    assert (event["protocol"], event["errno"], event["port"]) == ("datagram", "ECONNREFUSED", 9)
+    assert event["in_use"] is True
+
+
+def test_a_connection_that_is_reset(watched: Watch) -> None:
+    code = (
+        "import socket, struct\n"
+        "l = socket.create_server(('127.0.0.1', 0))\n"
+        "c = socket.create_connection(l.getsockname())\n"
+        "s, _ = l.accept(); s.setsockopt(1, 13, struct.pack('ii', 1, 0)); s.close()\n"
+        "try: c.recv(1)\nexcept ConnectionResetError: pass\n"
+    )
+    event = next(e for e in watched("connect", PYTHON, "-c", code) if "errno" in e)
+    assert (event["errno"], event["in_use"]) == ("ECONNRESET", True)
+
+
+@pytest.mark.parametrize(
+    ("statement", "syscall", "errno"),
+    [
+        ("os.chroot('/tmp')", "chroot", "EPERM"),
+        ("socket.socket(17, 3)", "socket", "EPERM"),
+        ("socket.socket().bind(('127.0.0.1', 80))", "bind", "EACCES"),
+        ("os.setuid(12345)", "setuid", "EPERM"),
+        ("os.sched_setscheduler(0, 1, os.sched_param(5))", "sched_setscheduler", "EPERM"),
+    ],
+)
+def test_a_privileged_call_without_the_capability(
+    statement: str, syscall: str, errno: str, watched: Watch
+) -> None:
+    drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups"]
+    code = f"import os, socket\ntry: {statement}\nexcept PermissionError: pass"
+    own = [e for e in watched("syscall", *drop, PYTHON, "-c", code) if e["comm"] == "python3"]
+    assert [(event["syscall"], event["errno"]) for event in own] == [(syscall, errno)]
+
+
+def test_calls_that_the_kernel_does_not_have_and_limits(watched: Watch) -> None:
+    code = (
+        "import ctypes, os, resource\n"
+        "ctypes.CDLL(None).syscall(509)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\n"
+        "try:\n while True: os.pipe()\nexcept OSError: pass\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))\n"
+        "try: bytearray(1 << 29)\nexcept MemoryError: pass\n"
+    )
+    events = watched("syscall", PYTHON, "-c", code)
+    told = {(event["syscall"], event["errno"]) for event in events}
+    assert {("syscall_509", "ENOSYS"), ("pipe2", "EMFILE"), ("mmap", "ENOMEM")} <= told

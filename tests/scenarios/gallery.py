@@ -22,6 +22,7 @@ else:
 INTERPRETERS = {"bash": ["bash", "-c"], "python": ["/usr/bin/python3", "-c"]}
 PROBE = Path(sys.executable).parent / "probe"
 TIMEOUT_S = 60
+NAMESERVER = ("/usr/bin/python3", str(Path(__file__).parent / "nameserver.py"))
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ def load(path: Path) -> list[Scenario]:
 
 def _scenario(entry: dict[str, Any]) -> Scenario:
     sandbox = entry.pop("sandbox", None)
+    if sandbox and sandbox.get("nameserver"):
+        sandbox["nameserver"] = NAMESERVER
     needs = tuple(entry.pop("needs", ()))
     return Scenario(sandbox=Profile(**sandbox) if sandbox else None, needs=needs, **entry)
 

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What is sent and received: name queries, and errors that come back over a socket in use. */
+#ifndef PROBE_TRAFFIC_H
+#define PROBE_TRAFFIC_H
+
+#include "connect.h"
+
+struct message_bytes { /* struct user_msghdr */
+	u64 name;
+	u32 name_size;
+	u32 pad;
+	u64 vectors;
+	u64 vector_count;
+	u64 control[2];
+	u64 flags;
+};
+
+struct batch_bytes { /* struct mmsghdr */
+	struct message_bytes message;
+	u64 size;
+};
+
+struct vector_bytes { /* struct iovec */
+	u64 base;
+	u64 size;
+};
+
+#define BATCH 2 /* glibc asks for A and AAAA in one sendmmsg */
+
+/* Where the bytes and the peer's address of a call lie in user memory. */
+struct transfer {
+	u64 data;
+	u64 size;
+	u64 address; /* 0: the socket is connected */
+};
+
+static __always_inline void read_message(u64 header, struct transfer *out)
+{
+	struct message_bytes message = {};
+	struct vector_bytes vector = {};
+
+	bpf_probe_read_user(&message, sizeof(message), (void *)header);
+	bpf_probe_read_user(&vector, sizeof(vector), (void *)message.vectors);
+	out->data = vector.base;
+	out->size = vector.size;
+	out->address = message.name;
+}
+
+static __always_inline void report_dns(struct task_struct *task, struct sockaddr_bytes *peer,
+				       struct transfer *transfer, bool answer)
+{
+	struct dns_record *e;
+	u32 size = transfer->size < DNS_SIZE ? transfer->size : DNS_SIZE;
+	u32 count = fold(RECORD_DNS, answer, 0, EVERYTHING);
+
+	if (!count)
+		return;
+	e = record_reserve(sizeof(*e), RECORD_DNS, task);
+	if (!e)
+		return;
+	e->head.count = count;
+	e->family = peer->family;
+	e->answer = answer;
+	e->port = peer->port;
+	e->size = size;
+	__builtin_memcpy(e->address, peer->address, 16);
+	if (size > DNS_SIZE || bpf_probe_read_user(e->data, size, (void *)transfer->data))
+		e->size = 0;
+	bpf_ringbuf_submit(e, 0);
+}
+
+static __always_inline void sent(struct task_struct *task, int fd, struct transfer *transfer)
+{
+	u64 key = name_socket_key(fd);
+	struct sockaddr_bytes *known = bpf_map_lookup_elem(&name_sockets, &key), peer = {};
+
+	if (transfer->address) {
+		read_peer(&peer, transfer->address);
+		if (peer.port != DNS_PORT || peer.family == AF_UNIX)
+			return;
+		note_name_socket(fd, &peer);
+		report_dns(task, &peer, transfer, false);
+	} else if (known) {
+		report_dns(task, known, transfer, false);
+	}
+}
+
+/* After a successful transfer over what may be a socket to a name server. */
+__noinline int transferred(u32 nr, s64 ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call *call = bpf_map_lookup_elem(&calls, &nr);
+	struct transfer transfer = {};
+	struct sockaddr_bytes *known;
+	u64 args[6], key;
+
+	if (!call || !call->transfer)
+		return 0;
+	regs_args(current_regs(), false, args);
+	transfer.data = args[1];
+	transfer.size = ret;
+	switch (call->transfer) {
+	case TRANSFER_SEND_TO:
+		transfer.address = args[4];
+		/* fall through */
+	case TRANSFER_SEND:
+		sent(task, args[0], &transfer);
+		return 0;
+	case TRANSFER_SEND_MESSAGE:
+		read_message(args[1], &transfer);
+		sent(task, args[0], &transfer);
+		return 0;
+	case TRANSFER_SEND_BATCH:
+		for (int i = 0; i < BATCH && i < ret; i++) {
+			read_message(args[1] + i * sizeof(struct batch_bytes), &transfer);
+			sent(task, args[0], &transfer);
+		}
+		return 0;
+	}
+	key = name_socket_key(args[0]);
+	known = bpf_map_lookup_elem(&name_sockets, &key);
+	if (!known)
+		return 0;
+	if (call->transfer == TRANSFER_RECEIVE_MESSAGE) {
+		read_message(args[1], &transfer);
+		transfer.size = ret;
+	}
+	report_dns(task, known, &transfer, true);
+	return 0;
+}
+
+static __always_inline bool network_error(s64 ret)
+{
+	return ret == -ECONNREFUSED || ret == -ECONNRESET || ret == -ETIMEDOUT ||
+	       ret == -EHOSTUNREACH || ret == -ENETUNREACH || ret == -EPERM;
+}
+
+/* An error that came back over a socket in use. False where it is no socket. */
+static __always_inline bool report_transfer_error(struct task_struct *task, struct call *call,
+						  u64 args[6], s64 ret, u32 serial)
+{
+	struct sock *sk = sock_of(task, (s32)args[0]);
+	struct sockaddr_bytes peer = {};
+	u64 address = 0;
+
+	if (!sk)
+		return false;
+	if (call->transfer == TRANSFER_SEND_TO)
+		address = args[4];
+	if (address) {
+		read_peer(&peer, address);
+	} else {
+		peer.family = BPF_CORE_READ(sk, __sk_common.skc_family);
+		peer.port = host_order(BPF_CORE_READ(sk, __sk_common.skc_dport));
+		if (peer.family == AF_INET6)
+			BPF_CORE_READ_INTO((struct in6_addr *)peer.address, sk,
+					   __sk_common.skc_v6_daddr);
+		else if (peer.family == AF_INET)
+			BPF_CORE_READ_INTO((u32 *)peer.address, sk, __sk_common.skc_daddr);
+	}
+	emit_connect(task, &peer, BPF_CORE_READ(sk, sk_type), CONNECT_IN_USE, ret, serial, 0, 0);
+	return true;
+}
+
+#endif

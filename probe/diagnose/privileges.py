@@ -1,0 +1,126 @@
+"""Rules for calls that the kernel itself refused: a capability, a limit, or no such call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probe.diagnose.case import Dismissal
+from probe.diagnose.fallbacks import HARMLESS
+from probe.diagnose.story import Story, Suspect
+from probe.events import Syscall
+
+# capabilities(7)
+_CAPABILITIES = {
+    "bind": "CAP_NET_BIND_SERVICE",
+    "bpf": "CAP_BPF",
+    "chroot": "CAP_SYS_CHROOT",
+    "clock_settime": "CAP_SYS_TIME",
+    "settimeofday": "CAP_SYS_TIME",
+    "adjtimex": "CAP_SYS_TIME",
+    "clock_adjtime": "CAP_SYS_TIME",
+    "finit_module": "CAP_SYS_MODULE",
+    "init_module": "CAP_SYS_MODULE",
+    "delete_module": "CAP_SYS_MODULE",
+    "ioperm": "CAP_SYS_RAWIO",
+    "iopl": "CAP_SYS_RAWIO",
+    "kill": "CAP_KILL",
+    "tkill": "CAP_KILL",
+    "tgkill": "CAP_KILL",
+    "mlock": "CAP_IPC_LOCK",
+    "mlockall": "CAP_IPC_LOCK",
+    "perf_event_open": "CAP_PERFMON",
+    "process_vm_readv": "CAP_SYS_PTRACE",
+    "process_vm_writev": "CAP_SYS_PTRACE",
+    "ptrace": "CAP_SYS_PTRACE",
+    "kcmp": "CAP_SYS_PTRACE",
+    "pidfd_getfd": "CAP_SYS_PTRACE",
+    "open_by_handle_at": "CAP_DAC_READ_SEARCH",
+    "reboot": "CAP_SYS_BOOT",
+    "sched_setaffinity": "CAP_SYS_NICE",
+    "sched_setattr": "CAP_SYS_NICE",
+    "sched_setparam": "CAP_SYS_NICE",
+    "sched_setscheduler": "CAP_SYS_NICE",
+    "setpriority": "CAP_SYS_NICE",
+    "setgid": "CAP_SETGID",
+    "setgroups": "CAP_SETGID",
+    "setregid": "CAP_SETGID",
+    "setresgid": "CAP_SETGID",
+    "setuid": "CAP_SETUID",
+    "setresuid": "CAP_SETUID",
+    "setreuid": "CAP_SETUID",
+    "setrlimit": "CAP_SYS_RESOURCE",
+    "prlimit64": "CAP_SYS_RESOURCE",
+    "socket": "CAP_NET_RAW",
+    "setsockopt": "CAP_NET_ADMIN",
+    "syslog": "CAP_SYSLOG",
+}
+# Callers ask for these and do without.
+_TOLERATED = frozenset(
+    {"prctl", "setpriority", "sched_setaffinity", "sched_setattr", "sched_setparam"}
+    | {"sched_setscheduler", "setsockopt", "mlock", "setrlimit", "prlimit64", "kill"}
+)
+
+
+def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
+    for event in story.events:
+        if isinstance(event, Syscall):
+            yield _RULES.get(event.errno, _refused)(story, event)
+
+
+def _suspect(
+    story: Story, event: Syscall, cause: str, prior: float, what: str, advice: str
+) -> Suspect:
+    where = f" {event.path}" if event.path else ""
+    return Suspect(
+        cause=cause,
+        event=event,
+        prior=prior,
+        summary=f"{story.who(event)}: {event.syscall}{where} failed, {what} ({event.errno})",
+        advice=advice,
+        mentions=(event.syscall, *([event.path] if event.path else [])),
+    )
+
+
+def _refused(story: Story, event: Syscall) -> Suspect:
+    capability = _CAPABILITIES.get(event.syscall, "CAP_SYS_ADMIN")
+    prior = 0.4 if event.syscall in _TOLERATED else 0.8
+    what = f"the process has no {capability}"
+    advice = f"grant {capability} to the sandbox, or do without {event.syscall}"
+    return _suspect(story, event, "capability.missing", prior, what, advice)
+
+
+def _unsupported(story: Story, event: Syscall) -> Suspect:
+    prior = 0.2 if event.syscall in HARMLESS else 0.6
+    what, advice = "this kernel does not have it", "use a kernel that has it"
+    return _suspect(story, event, "syscall.unsupported", prior, what, advice)
+
+
+def _no_memory(story: Story, event: Syscall) -> Suspect:
+    size = f" for {event.args[1]} bytes" if event.syscall == "mmap" and len(event.args) > 1 else ""
+    what = f"no memory was granted{size}"
+    advice = "raise ulimit -v or the overcommit limit (vm.overcommit_memory) of the sandbox"
+    return _suspect(story, event, "memory.limit", 0.85, what, advice)
+
+
+def _too_many_files(story: Story, event: Syscall) -> Suspect:
+    what, advice = "too many files are open", "raise ulimit -n, or close what is not needed"
+    return _suspect(story, event, "fs.open_files_limit", 0.85, what, advice)
+
+
+def _no_space(story: Story, event: Syscall) -> Suspect:
+    what, advice = "no space is left", "make the file system larger, or clean up"
+    return _suspect(story, event, "fs.no_space", 0.85, what, advice)
+
+
+def _over_quota(story: Story, event: Syscall) -> Suspect:
+    return _suspect(story, event, "fs.quota", 0.85, "the quota is used up", "raise the quota")
+
+
+_RULES = {
+    "ENOSYS": _unsupported,
+    "ENOMEM": _no_memory,
+    "EMFILE": _too_many_files,
+    "ENFILE": _too_many_files,
+    "ENOSPC": _no_space,
+    "EDQUOT": _over_quota,
+}
