@@ -29,7 +29,7 @@ static __always_inline u64 regs_arg(struct pt_regs *regs, int index)
 
 static __always_inline u64 regs_ip(struct pt_regs *regs)
 {
-	return BPF_CORE_READ(regs, ip);
+	return regs->ip;
 }
 
 /* int80 and compat calls pass their arguments in other registers. */
@@ -40,19 +40,19 @@ static __always_inline bool task_in_compat_call(struct task_struct *task)
 
 static __always_inline void regs_args(struct pt_regs *regs, bool compat, u64 args[6])
 {
-	args[0] = BPF_CORE_READ(regs, di);
-	args[1] = BPF_CORE_READ(regs, si);
-	args[2] = BPF_CORE_READ(regs, dx);
-	args[3] = BPF_CORE_READ(regs, r10);
-	args[4] = BPF_CORE_READ(regs, r8);
-	args[5] = BPF_CORE_READ(regs, r9);
+	args[0] = regs->di;
+	args[1] = regs->si;
+	args[2] = regs->dx;
+	args[3] = regs->r10;
+	args[4] = regs->r8;
+	args[5] = regs->r9;
 	if (compat) {
-		args[0] = (u32)BPF_CORE_READ(regs, bx);
-		args[1] = (u32)BPF_CORE_READ(regs, cx);
-		args[2] = (u32)args[2];
-		args[3] = (u32)BPF_CORE_READ(regs, si);
-		args[4] = (u32)BPF_CORE_READ(regs, di);
-		args[5] = (u32)BPF_CORE_READ(regs, bp);
+		args[0] = (u32)regs->bx;
+		args[1] = (u32)regs->cx;
+		args[2] = (u32)regs->dx;
+		args[3] = (u32)regs->si;
+		args[4] = (u32)regs->di;
+		args[5] = (u32)regs->bp;
 	}
 }
 
@@ -75,7 +75,7 @@ static __always_inline u64 regs_arg(struct pt_regs *regs, int index)
 
 static __always_inline u64 regs_ip(struct pt_regs *regs)
 {
-	return BPF_CORE_READ(regs, user_regs.pc);
+	return regs->user_regs.pc;
 }
 
 static __always_inline bool task_in_compat_call(struct task_struct *task)
@@ -86,12 +86,12 @@ static __always_inline bool task_in_compat_call(struct task_struct *task)
 /* x0 carries the return value by now; orig_x0 keeps the first argument. */
 static __always_inline void regs_args(struct pt_regs *regs, bool compat, u64 args[6])
 {
-	args[0] = BPF_CORE_READ(regs, orig_x0);
-	args[1] = BPF_CORE_READ(regs, user_regs.regs[1]);
-	args[2] = BPF_CORE_READ(regs, user_regs.regs[2]);
-	args[3] = BPF_CORE_READ(regs, user_regs.regs[3]);
-	args[4] = BPF_CORE_READ(regs, user_regs.regs[4]);
-	args[5] = BPF_CORE_READ(regs, user_regs.regs[5]);
+	args[0] = regs->orig_x0;
+	args[1] = regs->user_regs.regs[1];
+	args[2] = regs->user_regs.regs[2];
+	args[3] = regs->user_regs.regs[3];
+	args[4] = regs->user_regs.regs[4];
+	args[5] = regs->user_regs.regs[5];
 }
 
 #endif

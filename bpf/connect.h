@@ -144,7 +144,7 @@ static __always_inline void emit_connect(struct task_struct *task, struct sockad
 	__builtin_memset(e->path, 0, sizeof(e->path));
 	if (path && path_size <= UNIX_PATH_SIZE)
 		bpf_probe_read_user(e->path, path_size, (void *)path);
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 static __always_inline void report_connect(struct task_struct *task, u64 args[6], s64 ret,
@@ -203,7 +203,7 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 		e->pad = 0;
 		__builtin_memcpy(e->address, pending->peer.address, 16);
 		__builtin_memset(e->path, 0, sizeof(e->path));
-		bpf_ringbuf_submit(e, 0);
+		bpf_ringbuf_submit(e, wake(false));
 	}
 	bpf_map_delete_elem(&pendings, &key);
 }

@@ -259,6 +259,8 @@ struct dns_record {
 struct settings {
 	__u32 pid_ns;    /* inode number of the namespace in scope; 0: every task */
 	__u32 self_tgid; /* the probe's own process, in that namespace */
+	__u32 mnt_ns;    /* the probe's own */
+	__u32 pad;
 	__s32 connect_nr;
 	__s32 seccomp_nr;
 	__s32 prctl_nr;

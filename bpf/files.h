@@ -49,7 +49,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 		else
 			cwd_text(task, e->cwd);
 	}
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 static __always_inline void report_call(struct call *call, struct task_struct *task, u32 nr,
@@ -76,7 +76,7 @@ static __always_inline void report_call(struct call *call, struct task_struct *t
 	if (call->path_arg != NO_ARG)
 		bpf_probe_read_user_str(e->path, sizeof(e->path),
 					(void *)call_arg(args, call->path_arg));
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 #endif

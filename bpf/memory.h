@@ -15,7 +15,7 @@ static __always_inline void report_oom(struct task_struct *victim)
 	e->trigger_pid = task_tgid(bpf_get_current_task_btf());
 	e->pad = 0;
 	memory_limit(victim, &e->memory);
-	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+	bpf_ringbuf_submit(e, wake(true));
 }
 
 /*
@@ -35,7 +35,7 @@ static __always_inline void report_oom_pid(u32 pid)
 	e->total_vm_pages = 0;
 	e->pad = 0;
 	memory_limit(current, &e->memory);
-	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+	bpf_ringbuf_submit(e, wake(true));
 }
 
 #endif

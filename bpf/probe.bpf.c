@@ -119,10 +119,10 @@ int BPF_PROG(process_exit, struct task_struct *task)
 
 	if (task->flags & PF_KTHREAD)
 		return 0;
-	group_exit = task->signal->flags & SIGNAL_GROUP_EXIT;
+	group_exit = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT;
 	if (task->seccomp.mode)
 		seccomp_thread_exit(task, group_exit);
-	if (task->signal->live.counter == 0)
+	if (BPF_CORE_READ(task, signal, live.counter) == 0)
 		report_exit(task);
 	return 0;
 }

@@ -27,7 +27,8 @@ static __always_inline void report_exec(struct task_struct *task, struct linux_b
 	size = end - start < ARGV_SIZE ? end - start : ARGV_SIZE;
 	if (size <= ARGV_SIZE && !bpf_probe_read_user(e->argv, size, (void *)start))
 		e->argv_size = size;
-	bpf_ringbuf_submit(e, 0);
+	/* A mount namespace is looked into while its process lives. */
+	bpf_ringbuf_submit(e, wake(e->head.mnt_ns != settings.mnt_ns));
 }
 
 /* The arguments of a call that failed are still where the caller put them; each its own slot. */
@@ -77,7 +78,7 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 			cwd_text(task, e->cwd);
 	}
 	/* The reason is on the disk, so whoever looks must look at once. */
-	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+	bpf_ringbuf_submit(e, wake(true));
 }
 
 static __always_inline void report_fork_failed(struct task_struct *task, u32 nr, s64 ret,
@@ -97,18 +98,17 @@ static __always_inline void report_fork_failed(struct task_struct *task, u32 nr,
 	e->syscall = nr;
 	e->nproc_limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_cur);
 	pids_limit(task, &e->pids);
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 static __always_inline void report_exit(struct task_struct *task)
 {
 	struct exit_record *e;
-	struct signal_struct *signal = task->signal;
 	s32 status;
 
 	/* task_struct.exit_code is set by now; a group exit's code overrides it (wait_task_zombie). */
-	if (signal->flags & SIGNAL_GROUP_EXIT)
-		status = signal->group_exit_code;
+	if (BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT)
+		status = BPF_CORE_READ(task, signal, group_exit_code);
 	else
 		status = BPF_CORE_READ(task, group_leader, exit_code);
 	report_recent(task, status);
@@ -118,13 +118,13 @@ static __always_inline void report_exit(struct task_struct *task)
 	e->status = status;
 	e->real_ppid = task_real_ppid(task);
 	e->started_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 static __always_inline void inherit(struct task_struct *parent, struct task_struct *child)
 {
 	struct task_state *from = task_state(parent), *to;
-	bool thread = parent->signal == child->signal;
+	bool thread = BPF_CORE_READ(parent, signal) == BPF_CORE_READ(child, signal);
 
 	if (!from || !from->span)
 		return;
@@ -143,7 +143,7 @@ static __always_inline void report_namespace(struct task_struct *task, u32 old)
 		return;
 	e->old_mnt_ns = old;
 	e->pad = 0;
-	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+	bpf_ringbuf_submit(e, wake(true));
 }
 
 #endif

@@ -69,10 +69,13 @@ static __always_inline void keep_piece(struct recent *recent, u64 from, u32 size
 	recent->words_used = at + size;
 }
 
-static __always_inline void keep_text(struct recent *recent, u64 from, u64 size)
+__noinline int keep_text(u64 from, u64 size)
 {
+	struct recent *recent = recent_of_current();
 	u32 piece;
 
+	if (!recent)
+		return 0;
 	if (size > WORDS_COUNT * WORDS_SIZE) {
 		from += size - WORDS_COUNT * WORDS_SIZE;
 		size = WORDS_COUNT * WORDS_SIZE;
@@ -83,6 +86,7 @@ static __always_inline void keep_text(struct recent *recent, u64 from, u64 size)
 		from += piece;
 		size -= piece;
 	}
+	return 0;
 }
 
 struct iovec_bytes {
@@ -94,20 +98,15 @@ struct iovec_bytes {
 
 __noinline int keep_words(u64 buffer, u64 count, u32 vector)
 {
-	struct recent *recent = recent_of_current();
 	struct iovec_bytes part;
 
-	if (!recent)
-		return 0;
-	if (!vector) {
-		keep_text(recent, buffer, count);
-		return 0;
-	}
+	if (!vector)
+		return keep_text(buffer, count);
 	for (int i = 0; i < IOVECS; i++) {
 		if (i >= count || bpf_probe_read_user(&part, sizeof(part),
 						      (void *)(buffer + i * sizeof(part))))
 			return 0;
-		keep_text(recent, part.base, part.length);
+		keep_text(part.base, part.length);
 	}
 	return 0;
 }
@@ -122,7 +121,7 @@ static __always_inline void emit_recent(struct task_struct *task, struct recent 
 	e->of_creator = of_creator;
 	e->pad = 0;
 	bpf_probe_read_kernel(&e->recent, sizeof(e->recent), recent);
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 /* A shell looks a program up before it forks, so the child's creator knows what was missing. */

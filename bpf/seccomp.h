@@ -31,7 +31,7 @@ struct {
 /* A set bit proves that the whole filter stack always allows this call (since 5.11). */
 static __always_inline bool always_allowed(struct task_struct *task, u32 nr)
 {
-	struct seccomp_filter *filter = task->seccomp.filter;
+	struct seccomp_filter *filter = BPF_CORE_READ(task, seccomp.filter);
 	unsigned long word = 0;
 	u32 cache;
 
@@ -71,7 +71,7 @@ __noinline int report_filter(u64 address)
 		/* The last piece reads past the end of the program; its length tells. */
 		bpf_probe_read_kernel(e->instructions, sizeof(e->instructions),
 				      instructions + i * sizeof(e->instructions));
-		bpf_ringbuf_submit(e, 0);
+		bpf_ringbuf_submit(e, wake(false));
 	}
 	return 1;
 }
@@ -112,13 +112,13 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret)
 	e->head.serial = serial;
 	e->head.count = count;
 	e->ip = regs_ip(regs);
-	e->filter = (u64)task->seccomp.filter;
+	e->filter = (u64)BPF_CORE_READ(task, seccomp.filter);
 	e->ret = ret;
 	e->syscall = nr;
 	e->compat = compat;
 	e->action = action;
 	e->pad = 0;
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 	state = task_state_create(task);
 	if (state) {
 		state->serial = serial;
@@ -140,7 +140,7 @@ static __always_inline void report_follow(struct task_struct *task, struct task_
 	e->head.serial = state->serial;
 	e->pad = 0;
 	e->ended = ended;
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 /* What does the thread do after the denial? */
@@ -162,7 +162,7 @@ static __always_inline void follow(struct task_struct *task, struct task_state *
 /* A filter installed where an earlier one was freed must not pass for it. */
 static __always_inline void seccomp_installed(struct task_struct *task)
 {
-	u64 key = (u64)task->seccomp.filter;
+	u64 key = (u64)BPF_CORE_READ(task, seccomp.filter);
 
 	bpf_map_delete_elem(&known_filters, &key);
 	report_filters();

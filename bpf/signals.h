@@ -47,7 +47,7 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 	e->from_kernel = from_kernel;
 	e->target_span = state ? state->span : 0;
 	BPF_CORE_READ_STR_INTO(&e->target_comm, target, comm);
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 static __always_inline int on_signal(int signal, struct kernel_siginfo *info,

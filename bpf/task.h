@@ -7,6 +7,7 @@
 #include "events.h"
 #include <bpf/bpf_helpers.h>
 
+#define RING_SIZE (1 << 20)
 #define PID_LEVELS 8
 #define SYSCALLS 512
 
@@ -35,7 +36,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 22);
+	__uint(max_entries, RING_SIZE);
 } ring SEC(".maps");
 
 struct {
@@ -128,6 +129,18 @@ static __noinline void count_loss(u64 span, u32 kind)
 			return;
 	}
 	__sync_fetch_and_add(count, 1);
+}
+
+/*
+ * Waking the reader costs more than all the rest of a record, so it looks by itself
+ * now and then (probe/watch.py); it is woken when something must be looked at while
+ * it is there, and when the ring fills.
+ */
+static __always_inline u64 wake(bool urgent)
+{
+	if (urgent || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > RING_SIZE / 4)
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
 }
 
 /* A place in the ring, its head filled in; NULL when out of scope or full (counted). */

@@ -66,7 +66,7 @@ static __always_inline void report_dns(struct task_struct *task, struct sockaddr
 	__builtin_memcpy(e->address, peer->address, 16);
 	if (size > DNS_SIZE || bpf_probe_read_user(e->data, size, (void *)transfer->data))
 		e->size = 0;
-	bpf_ringbuf_submit(e, 0);
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 static __always_inline void sent(struct task_struct *task, int fd, struct transfer *transfer)

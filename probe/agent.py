@@ -29,7 +29,7 @@ from probe.events import Event, JsonObject
 from probe.log import configure as configure_logging
 from probe.problem import Problem
 from probe.span import OUTCOMES, Span, open_span
-from probe.watch import Watch
+from probe.watch import READ_EVERY_S, Watch
 
 if TYPE_CHECKING:
     from probe.stream import Stream
@@ -81,17 +81,18 @@ class Agent:
             "status": self._status,
         }
         self._selector = selectors.DefaultSelector()
-        self._selector.register(watch.fileno(), selectors.EVENT_READ, watch.read)
+        self._selector.register(watch.fileno(), selectors.EVENT_READ, lambda: None)
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def run(self, stopped: int) -> None:
         """Serves until the descriptor `stopped` becomes readable."""
         self._selector.register(stopped, selectors.EVENT_READ, None)
         while True:
-            for key, _ in self._selector.select(1.0):
+            for key, _ in self._selector.select(READ_EVERY_S):
                 if key.data is None:
                     return
                 key.data()
+            self._watch.read()
 
     def close(self) -> None:
         """Ends what is open, and gives the collector time to take what waits."""

@@ -10,7 +10,7 @@ def main() -> None:
     """The console script `probe`."""
     arguments = sys.argv[1:]
     try:
-        sys.exit(_dispatch(arguments))
+        leave(_dispatch(arguments))
     except BrokenPipeError:
         # Whoever read our output has gone; nothing is left to say (signal(7), SIGPIPE).
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -26,6 +26,14 @@ def main() -> None:
         terminal = Terminal(sys.stderr)
         terminal.line(terminal.style(f"probe: {error}"))
         sys.exit(EXIT_STATUS)
+
+
+def leave(status: int) -> None:
+    """Ends the process without taking the interpreter apart, which takes milliseconds."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it was closed before we began
+            stream.flush()
+    os._exit(status)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from probe.events import Event, Exit
 from probe.span import Span
 
 EVENTS_PER_SPAN = 20_000
+READ_EVERY_S = 0.05  # the kernel wakes us only for what is urgent
 
 Sink = Callable[[Event], None]
 
@@ -104,7 +105,7 @@ class Watch:
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         poll.register(self._stopped, select.POLLIN)
-        while all(fd != self._stopped for fd, _ in poll.poll()):
+        while all(fd != self._stopped for fd, _ in poll.poll(READ_EVERY_S * 1000)):
             self.read()
 
     def end(self, key: int, pidfd: int | None = None) -> Case:

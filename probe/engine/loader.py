@@ -155,6 +155,7 @@ def _settings(machine: str) -> records.Settings:
     return records.Settings(
         pid_ns=os.stat("/proc/self/ns/pid").st_ino,
         self_tgid=os.getpid(),
+        mnt_ns=os.stat("/proc/self/ns/mnt").st_ino,
         **{f"{name}_nr": numbers[name] for name in _NUMBERED},
         call_errnos=calls.call_errnos(),
         file_errnos=calls.file_errnos(),

@@ -255,6 +255,8 @@ class Settings(ctypes.Structure):
     _fields_ = [
         ("pid_ns", c_uint32),
         ("self_tgid", c_uint32),
+        ("mnt_ns", c_uint32),
+        ("pad", c_uint32),
         ("connect_nr", c_int32),
         ("seccomp_nr", c_int32),
         ("prctl_nr", c_int32),
