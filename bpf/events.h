@@ -52,6 +52,13 @@ enum seccomp_action {
 	ACTION_STRICT,
 };
 
+/* Whether the kernel's own call was reached, where sys_enter is watched. */
+enum seccomp_entered {
+	ENTERED_UNKNOWN,
+	ENTERED_YES,
+	ENTERED_NO,
+};
+
 struct record {
 	__u64 time_ns; /* CLOCK_BOOTTIME */
 	__u64 span;    /* 0: no span */
@@ -99,7 +106,7 @@ struct seccomp_record {
 	__u32 syscall;
 	__u32 compat; /* 1: a 32-bit call */
 	__u32 action; /* enum seccomp_action */
-	__u32 pad;
+	__u32 entered; /* enum seccomp_entered */
 };
 
 struct follow_up {

@@ -94,6 +94,14 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	return other_result(ret, nr, serial);
 }
 
+/* Attached on demand (watch_enters). */
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	seccomp_enter(bpf_get_current_task_btf(), nr);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {

@@ -126,12 +126,15 @@ static __always_inline void inherit(struct task_struct *parent, struct task_stru
 	struct task_state *from = task_state(parent), *to;
 	bool thread = BPF_CORE_READ(parent, signal) == BPF_CORE_READ(child, signal);
 
-	if (!from || !from->span)
+	if (!from || (!from->span && !from->enters))
 		return;
 	to = task_state_create(child);
 	if (!to)
 		return;
 	to->span = from->span;
+	/* The child returns from a call that it never entered. */
+	to->entered = from->entered;
+	to->enters = from->enters;
 	to->creator = thread ? from->creator : task_tgid(parent);
 }
 

@@ -20,6 +20,13 @@
 
 u32 last_serial = 0;
 
+/*
+ * Set by user space, with the sys_enter program attached, once a filter is seen
+ * whose answer alone does not tell: a supervisor may let the call go on
+ * (USER_NOTIF, TRACE), and ERRNO(0) looks like success.
+ */
+volatile u32 watch_enters SEC(".data.control") = 0;
+
 /* Filters that user space has, by address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -93,14 +100,16 @@ __noinline int report_filters(void)
 }
 
 /* Returns the serial that ties other records of the same call to this one. */
-__noinline u32 report_denial(u32 nr, u32 action, s64 ret)
+__noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = current_regs();
 	struct task_state *state;
 	struct seccomp_record *e;
 	bool compat = task_in_compat_call(task);
-	u32 serial, count = fold(RECORD_SECCOMP, nr, action == ACTION_RESULT ? -ret : -action, 0);
+	u32 serial, count;
+
+	count = fold(RECORD_SECCOMP, nr, action == ACTION_RESULT ? -ret : -action, 0);
 
 	if (!count)
 		return HIDDEN;
@@ -117,7 +126,7 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret)
 	e->syscall = nr;
 	e->compat = compat;
 	e->action = action;
-	e->pad = 0;
+	e->entered = entered;
 	bpf_ringbuf_submit(e, wake(false));
 	state = task_state_create(task);
 	if (state) {
@@ -163,9 +172,15 @@ static __always_inline void follow(struct task_struct *task, struct task_state *
 static __always_inline void seccomp_installed(struct task_struct *task)
 {
 	u64 key = (u64)BPF_CORE_READ(task, seccomp.filter);
+	struct task_state *state;
 
 	bpf_map_delete_elem(&known_filters, &key);
 	report_filters();
+	if (watch_enters) {
+		state = task_state_create(task);
+		if (state)
+			state->enters++; /* from the next call on, an enter would be seen */
+	}
 }
 
 /*
@@ -174,20 +189,39 @@ static __always_inline void seccomp_installed(struct task_struct *task)
  */
 static __always_inline u32 seccomp_exit(struct task_struct *task, int nr, s64 ret)
 {
-	struct task_state *state;
+	struct task_state *state = task_state(task);
+	u32 entered = ENTERED_UNKNOWN;
 
-	state = task_state(task);
 	if (state && state->serial)
 		follow(task, state, nr, ret);
-	if (ret >= 0) {
-		if (nr == settings.seccomp_nr || nr == settings.prctl_nr)
-			seccomp_installed(task);
-		return 0; /* KILL and TRAP leave the call's number here; the signal tells */
+	if (ret >= 0 && (nr == settings.seccomp_nr || nr == settings.prctl_nr)) {
+		seccomp_installed(task);
+		return 0;
 	}
-	if (nr < 0 || always_allowed(task, nr))
+	/* KILL and TRAP leave the call's number in the result; the signal tells. */
+	if ((ret >= 0 && !watch_enters) || ret == nr || nr < 0 || always_allowed(task, nr))
+		return 0;
+	if (state && state->enters) {
+		entered = state->entered == nr + 1 ? ENTERED_YES : ENTERED_NO;
+		state->entered = 0;
+	}
+	if (entered == ENTERED_YES || (ret >= 0 && entered == ENTERED_UNKNOWN))
 		return 0;
 	report_filters();
-	return report_denial(nr, ACTION_RESULT, ret);
+	return report_denial(nr, ACTION_RESULT, ret, entered);
+}
+
+static __always_inline void seccomp_enter(struct task_struct *task, int nr)
+{
+	struct task_state *state;
+
+	if (!task->seccomp.mode || nr < 0 || always_allowed(task, nr))
+		return;
+	state = task_state_create(task);
+	if (!state)
+		return;
+	state->entered = nr + 1;
+	state->enters++;
 }
 
 static __always_inline void seccomp_signal(struct task_struct *task, struct kernel_siginfo *info)
@@ -196,7 +230,7 @@ static __always_inline void seccomp_signal(struct task_struct *task, struct kern
 
 	/* A kill resets the handler before it sends the signal (force_sig_seccomp). */
 	report_denial(BPF_CORE_READ(info, _sifields._sigsys._syscall),
-		      handler ? ACTION_TRAP : ACTION_KILL, 0);
+		      handler ? ACTION_TRAP : ACTION_KILL, 0, ENTERED_NO);
 }
 
 /* KILL_THREAD among other threads and strict mode end in do_exit, with no signal to see. */
@@ -211,7 +245,7 @@ static __always_inline void seccomp_thread_exit(struct task_struct *task, bool g
 		 task->exit_code == SIGKILL)
 		action = ACTION_STRICT;
 	if (action)
-		report_denial(regs_syscall(current_regs()), action, 0);
+		report_denial(regs_syscall(current_regs()), action, 0, ENTERED_NO);
 	else if (state && state->serial)
 		report_follow(task, state, 1);
 }

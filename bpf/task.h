@@ -24,6 +24,8 @@ struct task_state {
 	u32 creator;  /* the process that forked this one */
 	u32 serial;   /* of the denial that is being followed; 0: none */
 	u32 followed; /* how many of `next` are filled */
+	u32 entered;  /* number of the call in progress, plus one */
+	u32 enters;   /* how many were seen: with none, nothing is known of the first */
 	u32 pad;
 };
 

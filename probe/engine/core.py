@@ -9,7 +9,7 @@ from probe.coverage import Coverage, Losses
 from probe.engine import calls, records
 from probe.engine.decode import Decoder
 from probe.engine.libbpf import BpfError, RingBuffer
-from probe.engine.loader import Hook, Loaded, load
+from probe.engine.loader import ENTERS, Hook, Loaded, load
 from probe.events import Event
 
 _ALWAYS = {
@@ -31,6 +31,7 @@ class CoreEngine:
         self._tasks = self._object.map("tasks")
         self._losses = self._object.map("losses")
         self._folds = self._object.map("folds")
+        self._watches_enters = False
         self._before: dict[int, dict[str, int]] = {}  # losses without a span, at each begin
         table = self._object.map("calls")
         for number, call in calls.table(machine).items():
@@ -44,11 +45,18 @@ class CoreEngine:
         return self._ring.fileno()
 
     def read(self) -> list[Event]:
-        self._ring.consume()
+        self._consume()
         return self._decoder.ready()
 
-    def flush(self, span: int) -> list[Event]:
+    def _consume(self) -> None:
         self._ring.consume()
+        if self._decoder.filters.ambiguous and not self._watches_enters:
+            self._watches_enters = True
+            self._object.attach(ENTERS)
+            self._object.write(".data.control", ctypes.c_uint32(1))
+
+    def flush(self, span: int) -> list[Event]:
+        self._consume()
         self._unfold(span)
         self._decoder.unanswered(span)
         return self._decoder.ready(everything=True)
@@ -104,6 +112,8 @@ class _TaskState(ctypes.Structure):
         ("creator", ctypes.c_uint32),
         ("serial", ctypes.c_uint32),
         ("followed", ctypes.c_uint32),
+        ("entered", ctypes.c_uint32),
+        ("enters", ctypes.c_uint32),
         ("pad", ctypes.c_uint32),
     ]
 

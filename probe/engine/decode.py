@@ -77,7 +77,7 @@ class Decoder:
 
     def __init__(self, machine: str) -> None:
         self._machine = machine
-        self._filters = Filters()
+        self.filters = Filters()
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, Seccomp] = OrderedDict()
         self._recents: dict[int, Recent] = {}
@@ -186,25 +186,28 @@ class Decoder:
 
     def _filter(self, record: records.FilterRecord) -> None:
         piece = [(i.code, i.jump_true, i.jump_false, i.k) for i in record.instructions]
-        self._filters.add_piece(record.filter, record.previous, record.length, record.offset, piece)
+        self.filters.add_piece(record.filter, record.previous, record.length, record.offset, piece)
 
     def _seccomp(self, record: records.SeccompRecord) -> Event | None:
         machine = abi.COMPAT[self._machine] if record.compat else self._machine
         args = tuple(record.args)
         data = seccomp_data(record.syscall, abi.AUDIT_ARCH[machine], record.ip, args)
-        answer = self._filters.evaluate(
+        answer = self.filters.evaluate(
             record.filter, record.syscall, abi.AUDIT_ARCH[machine], record.ip, args
         )
         if record.action == records.ACTION_RESULT:
             if answer is None or not answer.refuses:
                 return None
-            action, errno = answer.action, abi.errno_name(-record.ret)
+            if record.ret >= 0 and answer.action != "errno":
+                return None  # a supervisor answered in the kernel's place
+            action = answer.action
+            errno = abi.errno_name(-record.ret) if record.ret else None
             self._denied.append(record.head.serial)
         else:
             action, errno = _ACTIONS[record.action], None
             if answer is not None and answer.refuses:
                 action = answer.action
-        rule = self._filters.rule(record.filter, answer, data) if answer else None
+        rule = self.filters.rule(record.filter, answer, data) if answer else None
         event = Seccomp(
             **self._base(record.head),  # type: ignore[arg-type]
             syscall=abi.syscall_name(record.syscall, machine),

@@ -130,6 +130,14 @@ def _arithmetic(operation: int, a: int, b: int) -> int:
     return results[operation]() & _U32
 
 
+def _is_ambiguous(instruction: Instruction) -> bool:
+    """Returns what a supervisor may still turn into a yes, or an errno that looks like success."""
+    code, _, _, k = instruction
+    action = ACTIONS.get(k & _ACTION_MASK)
+    supervised = action in ("user_notif", "trace")
+    return code == 0x06 and (supervised or (action == "errno" and k & _DATA_MASK == 0))
+
+
 def seccomp_data(number: int, arch: int, ip: int, args: tuple[int, ...]) -> bytes:
     """struct seccomp_data in this machine's byte order."""
     return struct.pack("=iIQ6Q", number, arch, ip, *args)
@@ -144,6 +152,7 @@ class Filters:
     """The programs that the kernel has shown, by the address of their filter."""
 
     def __init__(self) -> None:
+        self.ambiguous = False  # a filter was seen whose answer alone does not tell the outcome
         self._programs: dict[int, tuple[tuple[Instruction, ...], int]] = {}
         self._pieces: dict[int, list[Instruction]] = {}
         self._evaluate = functools.lru_cache(maxsize=4096)(self._evaluate_stack)
@@ -161,6 +170,7 @@ class Filters:
             return  # an earlier piece was lost, so the program stays unknown
         have.extend(piece[: length - offset])
         if len(have) == length:
+            self.ambiguous |= any(_is_ambiguous(instruction) for instruction in have)
             self._programs[address] = tuple(self._pieces.pop(address)), previous
 
     def stack(self, address: int) -> list[tuple[Instruction, ...]] | None:

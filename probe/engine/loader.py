@@ -53,6 +53,10 @@ HOOKS = (
 )
 
 
+# Loaded with the others, attached when a filter asks for it (bpf/seccomp.h).
+ENTERS = "sys_enter"
+
+
 class Loaded:
     """The object, attached, and the hooks that the kernel refused with its reasons."""
 
@@ -111,7 +115,7 @@ def _attached(library: Libbpf, path: str, machine: str, programs: set[str]) -> O
     try:
         for program in {program for hook in HOOKS for program in hook.programs} - programs:
             bpf.leave_out(program)
-        bpf.set_initial(".rodata.settings", _settings(machine))
+        bpf.write(".rodata.settings", _settings(machine))
         try:
             bpf.load()
         except BpfError as error:

@@ -31,6 +31,10 @@ ACTION_TRAP = 3
 ACTION_KILL_THREAD = 4
 ACTION_STRICT = 5
 
+ENTERED_UNKNOWN = 0
+ENTERED_YES = 1
+ENTERED_NO = 2
+
 CONNECT_CALLED = 0
 CONNECT_PENDING = 1
 CONNECT_IN_USE = 2
@@ -82,7 +86,7 @@ class SeccompRecord(ctypes.Structure):
         ("syscall", c_uint32),
         ("compat", c_uint32),
         ("action", c_uint32),
-        ("pad", c_uint32),
+        ("entered", c_uint32),
     ]
 
 
