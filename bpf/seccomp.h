@@ -162,7 +162,7 @@ static __always_inline void follow(struct task_struct *task, struct task_state *
 	if (at >= FOLLOW_UPS)
 		return;
 	state->next[at].syscall = nr;
-	state->next[at].ret = ret;
+	state->next[at].ret = ret > 0x7fffffff ? 0x7fffffff : ret; /* an address */
 	state->followed = at + 1;
 	if (at + 1 == FOLLOW_UPS)
 		report_follow(task, state, 0);

@@ -182,9 +182,13 @@ class File(Event):
     path: str
     errno: str
     cwd: str | None = None
+    mode: str | None = None  # of what stood in the way, "0644 0:0" (mode, owner, group)
+    obstacle: str | None = None  # what that is, where it is not the path itself
     mount: str | None = None  # where the file system is mounted
     fstype: str | None = None
-    mode: str | None = None  # of what is there, "0644 root:root"
+    size: int | None = None  # of the file system
+    free: int | None = None
+    free_inodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

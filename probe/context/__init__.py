@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from probe.context.file import facts
 from probe.context.namespace import MountNamespaces, OutOfReachError
 from probe.context.program import obstacle
-from probe.events import Event, Exec
+from probe.events import Event, Exec, File
 
 
 class Context:
@@ -21,7 +22,19 @@ class Context:
         self._namespaces.note(event.mnt_ns, event.pid)
         if isinstance(event, Exec) and event.errno:
             return self._complete_exec(event)
+        if isinstance(event, File):
+            return self._complete_file(event)
         return event
+
+    def _complete_file(self, event: File) -> File:
+        path = os.path.join(event.cwd or "/", event.path)
+        try:
+            found = self._namespaces.within(
+                event.mnt_ns, event.pid, lambda: facts(path, event.errno, event.uid)
+            )
+        except OutOfReachError:
+            return event
+        return dataclasses.replace(event, **found)  # type: ignore[arg-type]
 
     def forget(self, events: list[Event]) -> None:
         """Lets go of what was kept for these events."""

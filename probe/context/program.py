@@ -7,6 +7,8 @@ import stat
 import struct
 from dataclasses import dataclass
 
+from probe.context.access import EXECUTE, may, mode_text
+
 _HEAD = 4096
 _ELF_CLASS64 = 2
 _PT_INTERP = 3
@@ -71,8 +73,9 @@ def _absent_interpreter(head: bytes) -> Obstacle:
 def _forbidden(path: str, uid: int) -> Obstacle | None:
     folder = os.path.dirname(path)
     while folder not in ("", "/"):
-        if uid and not _may(folder, uid, 0o1):
-            return Obstacle("exec.permission", f"{folder} cannot be searched ({_mode(folder)})")
+        if not _may(folder, uid):
+            mode = mode_text(os.stat(folder))
+            return Obstacle("exec.permission", f"{folder} cannot be searched ({mode})")
         folder = os.path.dirname(folder)
     try:
         found = os.stat(path)
@@ -83,8 +86,8 @@ def _forbidden(path: str, uid: int) -> Obstacle | None:
         return Obstacle("exec.permission", "it is a directory")
     if flags & os.ST_NOEXEC:
         return Obstacle("exec.noexec_mount", mount_point(path))
-    if not found.st_mode & 0o111 or (uid and not _may(path, uid, 0o1)):
-        return Obstacle("exec.permission", f"mode {_mode(path)}")
+    if not found.st_mode & 0o111 or not _may(path, uid):
+        return Obstacle("exec.permission", f"mode {mode_text(found)}")
     head = _head(path)
     if head.startswith(b"#!"):
         words = head[2:].split(b"\n", 1)[0].split()
@@ -147,20 +150,12 @@ def _nearest(path: str) -> str:
     return folder or "/"
 
 
-def _mode(path: str) -> str:
-    found = os.stat(path)
-    return f"{stat.S_IMODE(found.st_mode):04o} {found.st_uid}:{found.st_gid}"
-
-
-def _may(path: str, uid: int, bit: int) -> bool:
-    """Judged by owner and others; membership of the group is not known here."""
+def _may(path: str, uid: int) -> bool:
+    """Root may search everything; what cannot be looked at is not judged."""
     try:
-        found = os.stat(path)
+        return not uid or may(os.stat(path), uid, EXECUTE)
     except OSError:
         return True
-    shift = 6 if found.st_uid == uid else 0
-    granted = found.st_mode >> shift & bit
-    return bool(granted or (found.st_uid != uid and found.st_mode >> 3 & bit))
 
 
 def mount_point(path: str) -> str:

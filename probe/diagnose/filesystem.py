@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 from probe.diagnose.case import Dismissal
+from probe.diagnose.memory import size
 from probe.diagnose.story import Story, Suspect
 from probe.events import File
 
@@ -21,14 +22,25 @@ _CAUSES = {
 }
 _WORDS = {
     "fs.read_only": (
-        "the file system is read-only",
+        "the file system at {folder} is read-only",
         "mount a writable file system at {folder}, or let the work write elsewhere",
     ),
     "fs.permission": (
-        "its mode or owner forbids it",
+        "{path} forbids it to uid {uid} ({mode})",
         "give uid {uid} access to {path}, or run as its owner",
     ),
-    "fs.no_space": ("no space is left on the file system", "make the file system larger"),
+    "fs.no_space": (
+        "no space is left at {folder} ({size})",
+        "make the file system at {folder} larger than {size}, or clean it up",
+    ),
+    "fs.no_inodes": (
+        "no inodes are left at {folder}",
+        "give the file system at {folder} more inodes, or keep fewer files there",
+    ),
+    "memory.shm_full": (
+        "the shared memory at {folder} is used up ({size})",
+        "make it larger: --shm-size, or mount {folder} with a size above {size}",
+    ),
     "fs.quota": ("the disk quota is used up", "raise the quota of uid {uid}"),
     "fs.open_files_limit": ("too many files are open", "raise ulimit -n"),
     "fs.file_size_limit": ("the file size limit is reached", "raise ulimit -f"),
@@ -42,14 +54,31 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
 
 
 def _file(story: Story, event: File) -> Suspect:
-    cause = _CAUSES[event.errno]
+    cause = _cause(event)
     what, advice = _WORDS[cause]
-    folder = os.path.dirname(event.path) or event.cwd or "/"
+    folder = event.mount or os.path.dirname(event.path) or event.cwd or "/"
+    words = {
+        "folder": folder,
+        "path": event.obstacle or event.path,
+        "uid": event.uid,
+        "mode": event.mode or "its mode or owner",
+        "size": size(event.size) if event.size is not None else "unknown size",
+    }
     return Suspect(
         cause=cause,
         event=event,
         prior=0.85,
-        summary=f"{story.who(event)}: {event.syscall} {event.path} failed, {what} ({event.errno})",
-        advice=advice.format(folder=folder, path=event.path, uid=event.uid),
+        summary=f"{story.who(event)}: {event.syscall} {event.path} failed, "
+        f"{what.format(**words)} ({event.errno})",
+        advice=advice.format(**words),
         mentions=(event.path, os.path.basename(event.path)),
     )
+
+
+def _cause(event: File) -> str:
+    if event.errno == "ENOSPC":
+        if event.free_inodes == 0:
+            return "fs.no_inodes"
+        if event.mount == "/dev/shm":
+            return "memory.shm_full"
+    return _CAUSES[event.errno]

@@ -53,7 +53,7 @@ class CoreEngine:
         if self._decoder.filters.ambiguous and not self._watches_enters:
             self._watches_enters = True
             self._object.attach(ENTERS)
-            self._object.write(".data.control", ctypes.c_uint32(1))
+            self._object.map(".data.control").update(ctypes.c_uint32(0), ctypes.c_uint32(1))
 
     def flush(self, span: int) -> list[Event]:
         self._consume()

@@ -122,8 +122,8 @@ class Object:
         """Keeps a program from being loaded."""
         self._library.call("bpf_program__set_autoload", self._program(program), False)
 
-    def write(self, section: str, value: ctypes.Structure | ctypes._SimpleCData[int]) -> None:
-        """Fills a data section: a read-only one before loading, others at any time."""
+    def set_initial(self, section: str, value: ctypes.Structure) -> None:
+        """Fills a data section before loading; a map's update changes it afterwards."""
         size = c_size_t()
         memory = self._library.call("bpf_map__initial_value", self._map(section), byref(size))
         if size.value != ctypes.sizeof(value):

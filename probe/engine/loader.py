@@ -115,7 +115,7 @@ def _attached(library: Libbpf, path: str, machine: str, programs: set[str]) -> O
     try:
         for program in {program for hook in HOOKS for program in hook.programs} - programs:
             bpf.leave_out(program)
-        bpf.write(".rodata.settings", _settings(machine))
+        bpf.set_initial(".rodata.settings", _settings(machine))
         try:
             bpf.load()
         except BpfError as error:

@@ -312,22 +312,30 @@ class Oom(_message.Message):
     def __init__(self, scope: _Optional[str] = ..., cgroup: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., virtual: _Optional[int] = ..., trigger: _Optional[int] = ...) -> None: ...
 
 class File(_message.Message):
-    __slots__ = ("syscall", "path", "errno", "cwd", "mount", "fstype", "mode")
+    __slots__ = ("syscall", "path", "errno", "cwd", "mode", "obstacle", "mount", "fstype", "size", "free", "free_inodes")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    OBSTACLE_FIELD_NUMBER: _ClassVar[int]
     MOUNT_FIELD_NUMBER: _ClassVar[int]
     FSTYPE_FIELD_NUMBER: _ClassVar[int]
-    MODE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    FREE_INODES_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     path: str
     errno: str
     cwd: str
+    mode: str
+    obstacle: str
     mount: str
     fstype: str
-    mode: str
-    def __init__(self, syscall: _Optional[str] = ..., path: _Optional[str] = ..., errno: _Optional[str] = ..., cwd: _Optional[str] = ..., mount: _Optional[str] = ..., fstype: _Optional[str] = ..., mode: _Optional[str] = ...) -> None: ...
+    size: int
+    free: int
+    free_inodes: int
+    def __init__(self, syscall: _Optional[str] = ..., path: _Optional[str] = ..., errno: _Optional[str] = ..., cwd: _Optional[str] = ..., mode: _Optional[str] = ..., obstacle: _Optional[str] = ..., mount: _Optional[str] = ..., fstype: _Optional[str] = ..., size: _Optional[int] = ..., free: _Optional[int] = ..., free_inodes: _Optional[int] = ...) -> None: ...
 
 class Signal(_message.Message):
     __slots__ = ("signal", "target", "target_comm", "sender")

@@ -367,6 +367,26 @@ def test_a_refused_file_call_names_path_and_errno(watched: Watch, tmp_path: Path
     assert event["cwd"] == str(tmp_path)
 
 
+def test_the_room_and_kind_of_a_full_file_system(watched: Watch) -> None:
+    code = "open('/mnt/x', 'wb').write(bytes(1 << 22))"
+    with Sandbox(Profile(tmpfs={"/mnt": 1 << 20}), "t") as sandbox:
+        event = watched("file", *sandbox.command([PYTHON, "-c", code]))[-1]
+    assert (event["syscall"], event["errno"], event["path"]) == ("write", "ENOSPC", "/mnt/x")
+    assert (event["mount"], event["fstype"]) == ("/mnt", "tmpfs")
+    assert (event["size"], event["free"]) == (1 << 20, 0)
+
+
+def test_the_mode_that_was_in_the_way(watched: Watch, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o700)
+    for folder in [tmp_path, *tmp_path.parents][:-2]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    event = watched("file", *nobody, "cat", str(locked / "file"))[-1]
+    assert (event["errno"], event["obstacle"]) == ("EACCES", str(locked))
+    assert event["mode"] == "0700 0:0"
+
+
 def test_pids_are_those_of_the_probes_own_namespace(tmp_path: Path) -> None:
     """A probe in a pid namespace sees that one and those below, with its own numbers."""
     report = tmp_path / "report"
