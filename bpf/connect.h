@@ -172,6 +172,27 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 	emit_connect(task, &peer, type, CONNECT_CALLED, ret, serial, path, (u32)args[2] - 2);
 }
 
+static __always_inline void peer_of(struct sock *sk, struct sockaddr_bytes *peer)
+{
+	peer->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	peer->port = host_order(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (peer->family == AF_INET6)
+		BPF_CORE_READ_INTO((struct in6_addr *)peer->address, sk, __sk_common.skc_v6_daddr);
+	else if (peer->family == AF_INET)
+		BPF_CORE_READ_INTO((u32 *)peer->address, sk, __sk_common.skc_daddr);
+}
+
+/* A handshake that no connect(2) began: io_uring, or sendto with MSG_FASTOPEN. */
+static __always_inline void connect_elsewhere(struct sock *sk)
+{
+	struct sockaddr_bytes peer = {};
+
+	if (regs_syscall(current_regs()) == settings.connect_nr)
+		return;
+	peer_of(sk, &peer);
+	keep_pending(bpf_get_current_task_btf(), sk, &peer);
+}
+
 static __always_inline void connect_state(struct sock *sk, int old_state, int new_state)
 {
 	u64 key = (u64)sk;
@@ -179,6 +200,8 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 	struct connect_record *e;
 	int error;
 
+	if (new_state == TCP_SYN_SENT)
+		connect_elsewhere(sk);
 	if (old_state != TCP_SYN_SENT)
 		return;
 	pending = bpf_map_lookup_elem(&pendings, &key);

@@ -107,6 +107,7 @@ struct seccomp_record {
 	__u32 compat; /* 1: a 32-bit call */
 	__u32 action; /* enum seccomp_action */
 	__u32 entered; /* enum seccomp_entered */
+	char path[PATH_SIZE]; /* of calls that take one */
 };
 
 struct follow_up {

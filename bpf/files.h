@@ -11,7 +11,6 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 					u64 args[6], s64 ret, u32 serial)
 {
 	struct file_record *e;
-	struct file *file;
 	u32 count, thing;
 
 	if (ret == -ENOENT || ret == -ENOTDIR) {
@@ -37,18 +36,11 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 	e->syscall = nr;
 	e->dirfd = call->dirfd_arg == NO_ARG ? -100 : (s32)call_arg(args, call->dirfd_arg);
 	e->pad = 0;
-	e->cwd[0] = 0;
 	e->path[0] = 0;
 	if (call->path_arg != NO_ARG)
 		bpf_probe_read_user_str(e->path, sizeof(e->path),
 					(void *)call_arg(args, call->path_arg));
-	if (e->path[0] != '/') {
-		file = file_of(task, e->dirfd);
-		if (file)
-			file_text(file, e->cwd);
-		else
-			cwd_text(task, e->cwd);
-	}
+	base_text(task, e->path, e->dirfd, e->cwd);
 	bpf_ringbuf_submit(e, wake(false));
 }
 

@@ -112,4 +112,19 @@ static __always_inline struct file *file_of(struct task_struct *task, int fd)
 	return file;
 }
 
+/* What a path that is not absolute starts from: the directory (or file) `fd`, or the cwd. */
+static __always_inline void base_text(struct task_struct *task, const char *path, int fd, char *out)
+{
+	struct file *file;
+
+	out[0] = 0;
+	if (path[0] == '/')
+		return;
+	file = file_of(task, fd);
+	if (file)
+		file_text(file, out);
+	else
+		cwd_text(task, out);
+}
+
 #endif

@@ -102,9 +102,11 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 	return 0;
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+/* In copy_process, so that it sees the workers of io_uring as well. */
+SEC("tp_btf/task_newtask")
+int BPF_PROG(process_fork, struct task_struct *child)
 {
+	struct task_struct *parent = bpf_get_current_task_btf();
 	u32 old = BPF_CORE_READ(parent, nsproxy, mnt_ns, ns.inum);
 
 	inherit(parent, child);

@@ -53,7 +53,6 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 {
 	u32 count = fold(RECORD_EXEC_FAILED, at, -ret, thing_of_path(at ? args[1] : args[0]));
 	struct exec_failed_record *e;
-	struct file *file;
 
 	if (!count)
 		return;
@@ -65,18 +64,11 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 	e->error = -ret;
 	e->dirfd = at ? (s32)args[0] : AT_FDCWD;
 	e->flags = at ? args[4] : 0;
-	e->cwd[0] = 0;
 	e->path[0] = 0;
 	bpf_probe_read_user_str(e->path, sizeof(e->path), (void *)(at ? args[1] : args[0]));
 	e->argc = 0;
 	read_argv(e, at ? args[2] : args[1]);
-	if (e->path[0] != '/') {
-		file = at ? file_of(task, (s32)args[0]) : NULL;
-		if (file)
-			file_text(file, e->cwd);
-		else
-			cwd_text(task, e->cwd);
-	}
+	base_text(task, e->path, e->dirfd, e->cwd);
 	/* The reason is on the disk, so whoever looks must look at once. */
 	bpf_ringbuf_submit(e, wake(true));
 }

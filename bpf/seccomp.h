@@ -12,6 +12,7 @@
 #ifndef PROBE_SECCOMP_H
 #define PROBE_SECCOMP_H
 
+#include "calls.h"
 #include "fold.h"
 
 #define HIDDEN ((u32)-1)
@@ -107,6 +108,7 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 	struct task_state *state;
 	struct seccomp_record *e;
 	bool compat = task_in_compat_call(task);
+	struct call *call;
 	u32 serial, count;
 
 	count = fold(RECORD_SECCOMP, nr, action == ACTION_RESULT ? -ret : -action, 0);
@@ -118,6 +120,11 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 	if (!e)
 		return 0;
 	regs_args(regs, compat, e->args);
+	e->path[0] = 0;
+	call = bpf_map_lookup_elem(&calls, &nr);
+	if (call && !compat && call->path_arg != NO_ARG)
+		bpf_probe_read_user_str(e->path, sizeof(e->path),
+					(void *)call_arg(e->args, call->path_arg));
 	e->head.serial = serial;
 	e->head.count = count;
 	e->ip = regs_ip(regs);

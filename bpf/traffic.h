@@ -147,17 +147,10 @@ static __always_inline bool report_transfer_error(struct task_struct *task, stru
 		return false;
 	if (call->transfer == TRANSFER_SEND_TO)
 		address = args[4];
-	if (address) {
+	if (address)
 		read_peer(&peer, address);
-	} else {
-		peer.family = BPF_CORE_READ(sk, __sk_common.skc_family);
-		peer.port = host_order(BPF_CORE_READ(sk, __sk_common.skc_dport));
-		if (peer.family == AF_INET6)
-			BPF_CORE_READ_INTO((struct in6_addr *)peer.address, sk,
-					   __sk_common.skc_v6_daddr);
-		else if (peer.family == AF_INET)
-			BPF_CORE_READ_INTO((u32 *)peer.address, sk, __sk_common.skc_daddr);
-	}
+	else
+		peer_of(sk, &peer);
 	emit_connect(task, &peer, BPF_CORE_READ(sk, sk_type), CONNECT_IN_USE, ret, serial, 0, 0);
 	return true;
 }

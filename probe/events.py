@@ -66,6 +66,7 @@ class Seccomp(Event):
 
     syscall: str
     args: tuple[int, ...] = ()
+    detail: str | None = None  # the arguments in words: flags, families, a path
     action: str = "errno"  # errno, kill_process, kill_thread, trap, trace, user_notif, strict
     errno: str | None = None
     filter: str | None = None  # which filter and rule answered
@@ -81,6 +82,7 @@ class Syscall(Event):
 
     syscall: str
     args: tuple[int, ...] = ()
+    detail: str | None = None  # the arguments in words
     errno: str
     path: str | None = None
 

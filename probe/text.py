@@ -57,7 +57,10 @@ def describe(event: JsonObject) -> str:
 
 def _seccomp(event: JsonObject) -> str:
     answer = event.get("errno") or event["action"]
-    return f"{event['syscall']} refused by seccomp: {answer} ({event.get('filter', 'filter')})"
+    detail = f" {event['detail']}" if event.get("detail") else ""
+    return (
+        f"{event['syscall']}{detail} refused by seccomp: {answer} ({event.get('filter', 'filter')})"
+    )
 
 
 def _exec(event: JsonObject) -> str:

@@ -26,11 +26,13 @@ def _judge(story: Story, event: Seccomp) -> Suspect | Dismissal:
             return Dismissal(event.id, reason)
     answer = f"answered {event.errno}" if event.errno else f"answered {event.action}"
     rule = f" ({event.filter})" if event.filter else ""
+    what = f" ({event.detail})" if event.detail else ""
     return Suspect(
         cause="seccomp.denied",
         event=event,
         prior=0.97 if killed else _prior(event),
-        summary=f"{story.who(event)} called {event.syscall} and the seccomp filter {answer}{rule}",
+        summary=f"{story.who(event)} called {event.syscall}{what} "
+        f"and the seccomp filter {answer}{rule}",
         advice=f"allow {event.syscall} in the sandbox's seccomp profile: "
         f'{{"names": ["{event.syscall}"], "action": "SCMP_ACT_ALLOW"}}',
         mentions=(event.syscall, "seccomp", "bad system call"),

@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from probe import abi
+from probe.abi.arguments import describe
 from probe.engine import dns, records
 from probe.engine.filters import Filters, seccomp_data
 from probe.events import (
@@ -207,14 +208,16 @@ class Decoder:
             action, errno = _ACTIONS[record.action], None
             if answer is not None and answer.refuses:
                 action = answer.action
+        name = abi.syscall_name(record.syscall, machine)
         rule = self.filters.rule(record.filter, answer, data) if answer else None
         event = Seccomp(
             **self._base(record.head),  # type: ignore[arg-type]
-            syscall=abi.syscall_name(record.syscall, machine),
+            syscall=name,
             args=args,
             action=action,
             errno=errno,
             filter=rule,
+            detail=describe(name, args, text(record.path)) or None,
         )
         self._held[record.head.serial] = event
         self._remember(record.head.kind, event)
@@ -320,12 +323,14 @@ class Decoder:
         return text(path.split(b"\0")[0]), None
 
     def _call_failed(self, record: records.CallRecord) -> Event:
+        name = abi.syscall_name(record.syscall, self._machine)
         return Syscall(
             **self._base(record.head),  # type: ignore[arg-type]
-            syscall=abi.syscall_name(record.syscall, self._machine),
+            syscall=name,
             args=tuple(record.args),
             errno=abi.errno_name(record.error),
             path=text(record.path) or None,
+            detail=describe(name, tuple(record.args), "") or None,
         )
 
     def _dns(self, record: records.DnsRecord) -> Event | None:

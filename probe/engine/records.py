@@ -87,6 +87,7 @@ class SeccompRecord(ctypes.Structure):
         ("compat", c_uint32),
         ("action", c_uint32),
         ("entered", c_uint32),
+        ("path", c_char * PATH_SIZE),
     ]
 
 

@@ -180,9 +180,10 @@ class Event(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., pid: _Optional[int] = ..., tid: _Optional[int] = ..., ppid: _Optional[int] = ..., uid: _Optional[int] = ..., comm: _Optional[str] = ..., exe: _Optional[str] = ..., count: _Optional[int] = ..., span: _Optional[int] = ..., mnt_ns: _Optional[int] = ..., seccomp: _Optional[_Union[Seccomp, _Mapping]] = ..., syscall: _Optional[_Union[Syscall, _Mapping]] = ..., exec: _Optional[_Union[Exec, _Mapping]] = ..., fork: _Optional[_Union[Fork, _Mapping]] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., connect: _Optional[_Union[Connect, _Mapping]] = ..., dns: _Optional[_Union[Dns, _Mapping]] = ..., oom: _Optional[_Union[Oom, _Mapping]] = ..., file: _Optional[_Union[File, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., limit: _Optional[_Union[Limit, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ...) -> None: ...
 
 class Seccomp(_message.Message):
-    __slots__ = ("syscall", "args", "action", "errno", "filter", "next", "calls_after")
+    __slots__ = ("syscall", "args", "detail", "action", "errno", "filter", "next", "calls_after")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -190,24 +191,27 @@ class Seccomp(_message.Message):
     CALLS_AFTER_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     args: _containers.RepeatedScalarFieldContainer[int]
+    detail: str
     action: str
     errno: str
     filter: str
     next: _containers.RepeatedScalarFieldContainer[str]
     calls_after: int
-    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., action: _Optional[str] = ..., errno: _Optional[str] = ..., filter: _Optional[str] = ..., next: _Optional[_Iterable[str]] = ..., calls_after: _Optional[int] = ...) -> None: ...
+    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., action: _Optional[str] = ..., errno: _Optional[str] = ..., filter: _Optional[str] = ..., next: _Optional[_Iterable[str]] = ..., calls_after: _Optional[int] = ...) -> None: ...
 
 class Syscall(_message.Message):
-    __slots__ = ("syscall", "args", "errno", "path")
+    __slots__ = ("syscall", "args", "detail", "errno", "path")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     args: _containers.RepeatedScalarFieldContainer[int]
+    detail: str
     errno: str
     path: str
-    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class Exec(_message.Message):
     __slots__ = ("path", "argv", "cwd", "errno", "reason", "detail", "searched")

@@ -173,6 +173,21 @@ def test_a_filter_that_was_there_before_the_probe(
     assert [(event["syscall"], event["errno"]) for event in events] == [("sethostname", "EPERM")]
 
 
+@pytest.mark.parametrize(
+    ("statement", "syscall", "detail"),
+    [
+        ("socket.socket(socket.AF_INET6)", "socket", "family ipv6, type stream, protocol 0"),
+        ("os.mkdir('/tmp/some/dir')", "mkdir", "/tmp/some/dir"),
+        ("ctypes.CDLL(None).unshare(0x10020000)", "unshare", "flags CLONE_NEWNS|CLONE_NEWUSER"),
+    ],
+)
+def test_arguments_in_words(statement: str, syscall: str, detail: str, watched: Watch) -> None:
+    code = f"import ctypes, os, socket\ntry: {statement}\nexcept OSError: pass"
+    with Sandbox(Profile(seccomp={syscall: "EPERM"}), "words") as sandbox:
+        event = watched("seccomp", *sandbox.command([PYTHON, "-c", code]))[-1]
+    assert event["detail"] == detail
+
+
 # --- programs -----------------------------------------------------------------
 
 
