@@ -73,7 +73,7 @@ static __always_inline u32 thing_of_address(struct sockaddr_bytes *peer)
 	return words[0] ^ words[1] ^ words[2] ^ words[3] ^ 1;
 }
 
-static __always_inline bool keep_pending(struct task_struct *task, struct sock *sk,
+static __always_inline void keep_pending(struct task_struct *task, struct sock *sk,
 					 struct sockaddr_bytes *peer)
 {
 	struct pending pending = {
@@ -83,13 +83,17 @@ static __always_inline bool keep_pending(struct task_struct *task, struct sock *
 	};
 	u64 key = (u64)sk;
 
-	if (!identify(&pending.head, RECORD_CONNECT, task))
-		return true;
-	bpf_map_update_elem(&pendings, &key, &pending, BPF_ANY);
-	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_SYN_SENT)
-		return true;
-	/* It ended between the call and this line: report now, unless the other side did. */
-	return bpf_map_delete_elem(&pendings, &key) != 0;
+	if (identify(&pending.head, RECORD_CONNECT, task))
+		bpf_map_update_elem(&pendings, &key, &pending, BPF_ANY);
+}
+
+/* Did it end between the call and now? Then it is ours to report, unless the other side did. */
+static __always_inline bool ended_meanwhile(struct sock *sk)
+{
+	u64 key = (u64)sk;
+
+	return BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_SYN_SENT &&
+	       !bpf_map_delete_elem(&pendings, &key);
 }
 
 /* Sockets that talk to name servers, by process and descriptor. */
@@ -165,7 +169,8 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 		note_name_socket(args[0], &peer);
 	}
 	if (sk && type == SOCK_STREAM && (ret == -EINPROGRESS || ret == -EINTR) && !path) {
-		if (keep_pending(task, sk, &peer))
+		keep_pending(task, sk, &peer);
+		if (!ended_meanwhile(sk))
 			return;
 		ret = -BPF_CORE_READ(sk, sk_err);
 	}

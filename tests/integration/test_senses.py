@@ -270,6 +270,29 @@ def test_long_and_odd_names(watched: Watch) -> None:
     assert event["path"] == name and len(name) > 3500
 
 
+@pytest.mark.parametrize(
+    ("statement", "path", "errno"),
+    [
+        ("os.posix_spawn('/no/such', ['x'], {})", "/no/such", "ENOENT"),
+        ("subprocess.run(['/no/such'])", "/no/such", "ENOENT"),
+        ("os.execve(os.open('/etc/passwd', 0), ['x'], {})", "", "EACCES"),
+        ("os.execve(memory(b'text'), ['x'], {})", "", "ENOEXEC"),
+        ("os.execv('/bin/true', ['x' * 3_000_000])", "/bin/true", "E2BIG"),
+    ],
+    ids=["posix_spawn", "vfork", "execveat", "memfd", "too long"],
+)
+def test_other_ways_to_start_a_program(
+    statement: str, path: str, errno: str, watched: Watch
+) -> None:
+    code = (
+        "import os, subprocess\n"
+        "def memory(data):\n fd = os.memfd_create('m'); os.write(fd, data); return fd\n"
+        f"try: {statement}\nexcept OSError: pass\n"
+    )
+    event = watched("exec", PYTHON, "-c", code)[-1]
+    assert (event["path"], event["errno"]) == (path, errno)
+
+
 # --- processes ----------------------------------------------------------------
 
 
@@ -355,6 +378,15 @@ def test_a_connection_that_is_given_up(watched: Watch) -> None:
         event = watched("connect", *sandbox.command([PYTHON, "-c", code]))[-1]
     assert event["abandoned"] is True and "errno" not in event
     assert 0.2 <= event["duration_s"] < 2
+
+
+def test_a_connect_through_io_uring(built: Callable[[str], Path], watched: Watch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        made = watched("connect", built("uring"), str(port))
+    refused = watched("connect", built("uring"), str(port))
+    assert [(e["port"], e.get("errno")) for e in made] == [(port, None)]
+    assert [(e["port"], e.get("errno")) for e in refused] == [(port, "ECONNREFUSED")]
 
 
 def test_unix_sockets(watched: Watch, tmp_path: Path) -> None:
