@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import memory, overhead, startup, syscall
+from bench import memory, overhead, startup, storm, syscall
 from bench.testbed import Testbed
 from probe.terminal import Terminal
 
@@ -17,6 +17,7 @@ BENCHES = {
     "syscall": syscall.measure,
     "startup": startup.measure,
     "memory": memory.measure,
+    "storm": storm.measure,
 }
 
 
