@@ -76,7 +76,7 @@ struct record {
 #define FILTER_CHUNK 256
 #define MISSING_COUNT 32
 #define MISSING_SIZE 124
-#define WORDS_COUNT 4
+#define WORDS_COUNT 8
 #define WORDS_SIZE 256
 #define DNS_SIZE 288 /* a header and the longest name with type and class */
 
@@ -224,15 +224,21 @@ struct missing {
 	char path[MISSING_SIZE];
 };
 
-/* Rings: the totals only grow, and modulo their sizes they name the next slot. */
+/* What was written to one descriptor: the first slot stays, the others are a ring. */
+struct words {
+	__u32 total; /* slots begun before the one that is being filled */
+	__u32 used;  /* of that one */
+	__u32 size[WORDS_COUNT];
+	char text[WORDS_COUNT + 1][WORDS_SIZE]; /* the last: slack that the verifier asks for */
+};
+
+/* Of `missing` the total only grows, and modulo the size it names the next slot. */
 struct recent {
 	__u32 missing_total;
-	__u32 words_total;
-	__u32 words_used; /* of the slot that is being filled */
-	__u32 words_size[WORDS_COUNT];
 	__u32 pad;
 	struct missing missing[MISSING_COUNT];
-	char words[WORDS_COUNT + 1][WORDS_SIZE]; /* the last: slack that the verifier asks for */
+	struct words errors; /* to stderr */
+	struct words output; /* to stdout */
 };
 
 /* Goes before the exit record of a process that failed. */

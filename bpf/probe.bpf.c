@@ -17,8 +17,6 @@
 #include "signals.h"
 #include "traffic.h"
 
-#define STDERR 2
-
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* A global function is verified once, by itself; those take numbers only. */
@@ -63,8 +61,10 @@ __noinline int other_result(s64 ret, u32 nr, u32 serial)
 
 static __always_inline void on_write(struct pt_regs *regs, bool vector, s64 ret)
 {
-	if (regs_arg(regs, 0) == STDERR)
-		keep_words(regs_arg(regs, 1), vector ? regs_arg(regs, 2) : ret, vector);
+	u64 fd = regs_arg(regs, 0);
+
+	if (fd == STDERR || fd == STDOUT)
+		keep_words(regs_arg(regs, 1), vector ? regs_arg(regs, 2) : ret, vector, fd);
 }
 
 SEC("tp_btf/sys_exit")

@@ -52,37 +52,48 @@ static __always_inline void keep_missing(u64 path, u32 nr)
 	recent->missing_total++;
 }
 
-/* Small pieces share a slot: many runtimes print an error in a dozen writes. */
-static __always_inline void keep_piece(struct recent *recent, u64 from, u32 size)
+static __always_inline u32 words_slot(struct words *words)
 {
-	u32 at = recent->words_used, slot = recent->words_total & (WORDS_COUNT - 1);
+	u32 total = words->total;
+
+	return total < WORDS_COUNT ? total : 1 + (total - 1) % (WORDS_COUNT - 1);
+}
+
+/* Small pieces share a slot: many runtimes print an error in a dozen writes. */
+static __always_inline void keep_piece(struct words *words, u64 from, u32 size)
+{
+	u32 at = words->used, slot;
 
 	if (size == 0 || size > WORDS_SIZE)
 		return;
 	if (at + size > WORDS_SIZE) {
-		recent->words_total++;
-		slot = recent->words_total & (WORDS_COUNT - 1);
+		words->total++;
 		at = 0;
 	}
-	bpf_probe_read_user(&recent->words[slot][at & (WORDS_SIZE - 1)], size, (void *)from);
-	recent->words_size[slot] = at + size;
-	recent->words_used = at + size;
+	slot = words_slot(words);
+	barrier_var(slot); /* else the compiler drops the mask that the verifier needs */
+	slot &= WORDS_COUNT - 1;
+	bpf_probe_read_user(&words->text[slot][at & (WORDS_SIZE - 1)], size, (void *)from);
+	words->size[slot] = at + size;
+	words->used = at + size;
 }
 
-__noinline int keep_text(u64 from, u64 size)
+__noinline int keep_text(u64 from, u64 size, u32 is_output)
 {
 	struct recent *recent = recent_of_current();
+	struct words *words;
 	u32 piece;
 
 	if (!recent)
 		return 0;
+	words = is_output ? &recent->output : &recent->errors;
 	if (size > WORDS_COUNT * WORDS_SIZE) {
 		from += size - WORDS_COUNT * WORDS_SIZE;
 		size = WORDS_COUNT * WORDS_SIZE;
 	}
 	for (int i = 0; i < WORDS_COUNT; i++) {
 		piece = size < WORDS_SIZE ? size : WORDS_SIZE;
-		keep_piece(recent, from, piece);
+		keep_piece(words, from, piece);
 		from += piece;
 		size -= piece;
 	}
@@ -96,17 +107,26 @@ struct iovec_bytes {
 
 #define IOVECS 3
 
-__noinline int keep_words(u64 buffer, u64 count, u32 vector)
+#define STDOUT 1
+#define STDERR 2
+
+/*
+ * A shell writes what is meant for stderr to descriptor 1, made a copy of 2 for the
+ * while; so it is the file that counts, not the number.
+ */
+__noinline int keep_words(u64 buffer, u64 count, u32 vector, u32 fd)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool is_output = fd == STDOUT && file_of(task, STDOUT) != file_of(task, STDERR);
 	struct iovec_bytes part;
 
 	if (!vector)
-		return keep_text(buffer, count);
+		return keep_text(buffer, count, is_output);
 	for (int i = 0; i < IOVECS; i++) {
 		if (i >= count || bpf_probe_read_user(&part, sizeof(part),
 						      (void *)(buffer + i * sizeof(part))))
 			return 0;
-		keep_text(part.base, part.length);
+		keep_text(part.base, part.length, is_output);
 	}
 	return 0;
 }

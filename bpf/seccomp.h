@@ -100,6 +100,21 @@ __noinline int report_filters(void)
 	return 0;
 }
 
+static __always_inline void report_follow(struct task_struct *task, struct task_state *state,
+					  u32 ended)
+{
+	struct follow_record *e = record_reserve(sizeof(*e), RECORD_FOLLOW, task);
+
+	if (!e)
+		return;
+	__builtin_memcpy(e->calls, state->next, sizeof(e->calls));
+	e->total = state->calls;
+	e->head.serial = state->serial;
+	e->pad = 0;
+	e->ended = ended;
+	bpf_ringbuf_submit(e, wake(false));
+}
+
 /* Returns the serial that ties other records of the same call to this one. */
 __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 {
@@ -137,26 +152,13 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 	bpf_ringbuf_submit(e, wake(false));
 	state = task_state_create(task);
 	if (state) {
+		if (state->serial && state->followed && state->followed < FOLLOW_UPS)
+			report_follow(task, state, 0);
 		state->serial = serial;
 		state->followed = 0;
 		state->calls = 0;
 	}
 	return serial;
-}
-
-static __always_inline void report_follow(struct task_struct *task, struct task_state *state,
-					  u32 ended)
-{
-	struct follow_record *e = record_reserve(sizeof(*e), RECORD_FOLLOW, task);
-
-	if (!e)
-		return;
-	__builtin_memcpy(e->calls, state->next, sizeof(e->calls));
-	e->total = state->calls;
-	e->head.serial = state->serial;
-	e->pad = 0;
-	e->ended = ended;
-	bpf_ringbuf_submit(e, wake(false));
 }
 
 /* What does the thread do after the denial? */

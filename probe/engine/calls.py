@@ -106,7 +106,7 @@ _PRIVILEGED: dict[str, int] = dict.fromkeys(
         *("clock_settime", "delete_module", "finit_module", "fsmount", "fsopen", "fspick"),
         *("init_module", "ioperm", "iopl", "kcmp", "kexec_load", "keyctl", "kill", "mlock"),
         *("mlockall", "mount_setattr", "move_mount", "open_by_handle_at", "open_tree"),
-        *("perf_event_open", "personality", "pidfd_getfd", "pidfd_send_signal", "prctl"),
+        *("perf_event_open", "personality", "pidfd_getfd", "pidfd_send_signal"),
         *("process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "quotactl"),
         *("reboot", "request_key", "sched_setaffinity", "sched_setattr", "sched_setparam"),
         *("sched_setscheduler", "setdomainname", "setfsgid", "setfsuid", "setgid"),

@@ -30,6 +30,7 @@ from probe.events import (
 
 HOLD_S = 1.0  # how long a denial waits to learn what its thread did next
 _HELD_MAX = 1024
+OUTPUT_MAX = 1024  # characters of stdout that are kept of a failed process
 _LAST_MAX = 8192
 _ASKED_MAX = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -48,20 +49,27 @@ class Recent:
     """What a process said on stderr and looked for in vain, the last of it."""
 
     words: str = ""
+    output: str = ""
     missing: tuple[str, ...] = ()
 
 
 def recent_from(record: records.Recent) -> Recent:
-    """Unrolls the two rings, oldest first; the same path in a row once."""
+    """Unrolls the rings, oldest first; the same path in a row once."""
     first = max(0, record.missing_total - records.MISSING_COUNT)
     slots = (i % records.MISSING_COUNT for i in range(first, record.missing_total))
     paths = [text(record.missing[slot].path) for slot in slots]
-    first = max(0, record.words_total + 1 - records.WORDS_COUNT)
-    words = b"".join(
-        ctypes_bytes(record, "words")[slot * records.WORDS_SIZE :][: record.words_size[slot]]
-        for slot in (i % records.WORDS_COUNT for i in range(first, record.words_total + 1))
-    )
-    return Recent(text(words).replace("\0", ""), tuple(dict.fromkeys(paths)))
+    return Recent(words_from(record.errors), words_from(record.output), tuple(dict.fromkeys(paths)))
+
+
+def words_from(record: records.Words) -> str:
+    """The first slot, and of the others those that were filled last."""
+    ring = records.WORDS_COUNT - 1
+    last = range(max(1, record.total + 1 - ring), record.total + 1)
+    slots = [0, *(1 + (number - 1) % ring for number in last)]
+    raw = ctypes_bytes(record, "text")
+    pieces = [raw[slot * records.WORDS_SIZE :][: record.size[slot]] for slot in slots]
+    gap = b"\n...\n" if record.total > ring else b""
+    return text(pieces[0] + gap + b"".join(pieces[1:])).replace("\0", "")
 
 
 def text(raw: bytes) -> str:
@@ -293,6 +301,7 @@ class Decoder:
             duration_s=(record.head.time_ns - record.started_ns) / 1e9,
             reaper=record.real_ppid,
             last_words=recent.words or None,
+            last_output=recent.output[-OUTPUT_MAX:] or None,
             missing=recent.missing,
         )
 

@@ -21,7 +21,7 @@ FOLLOW_UPS = 8
 FILTER_CHUNK = 256
 MISSING_COUNT = 32
 MISSING_SIZE = 124
-WORDS_COUNT = 4
+WORDS_COUNT = 8
 WORDS_SIZE = 256
 DNS_SIZE = 288
 
@@ -213,15 +213,22 @@ class Missing(ctypes.Structure):
     _fields_ = [("syscall", c_uint32), ("path", c_char * MISSING_SIZE)]
 
 
+class Words(ctypes.Structure):
+    _fields_ = [
+        ("total", c_uint32),
+        ("used", c_uint32),
+        ("size", c_uint32 * WORDS_COUNT),
+        ("text", (c_char * WORDS_SIZE) * (WORDS_COUNT + 1)),
+    ]
+
+
 class Recent(ctypes.Structure):
     _fields_ = [
         ("missing_total", c_uint32),
-        ("words_total", c_uint32),
-        ("words_used", c_uint32),
-        ("words_size", c_uint32 * WORDS_COUNT),
         ("pad", c_uint32),
         ("missing", Missing * MISSING_COUNT),
-        ("words", (c_char * WORDS_SIZE) * (WORDS_COUNT + 1)),
+        ("errors", Words),
+        ("output", Words),
     ]
 
 
