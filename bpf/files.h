@@ -47,7 +47,9 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 static __always_inline void report_call(struct call *call, struct task_struct *task, u32 nr,
 					u64 args[6], s64 ret, u32 serial)
 {
-	bool privileged = call->sense == CALL_PRIVILEGED && (ret == -EPERM || ret == -EACCES);
+	bool privileged = call->sense == CALL_PRIVILEGED &&
+			  (ret == -EPERM || ret == -EACCES || ret == -EAFNOSUPPORT ||
+			   ret == -EADDRNOTAVAIL);
 	struct call_record *e;
 	u32 count;
 

@@ -371,6 +371,8 @@ struct socket {
 #define ENOMEM 12
 #define EINTR 4
 #define EINPROGRESS 115
+#define EAFNOSUPPORT 97
+#define EADDRNOTAVAIL 99
 #define ENETUNREACH 101
 #define ECONNRESET 104
 #define ETIMEDOUT 110

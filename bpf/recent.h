@@ -105,7 +105,7 @@ struct iovec_bytes {
 	u64 length;
 };
 
-#define IOVECS 3
+#define IOVECS 10
 
 #define STDOUT 1
 #define STDERR 2

@@ -5,9 +5,17 @@
 
 #include "seccomp.h"
 
+#define SIGHUP 1
+#define SIGINT 2
+#define SIGQUIT 3
+#define SIGALRM 14
 #define SIGTERM 15
 #define SIGXCPU 24
 #define SIGXFSZ 25
+
+#define ENDING_SIGNALS                                                                             \
+	(1U << SIGHUP | 1U << SIGINT | 1U << SIGQUIT | 1U << SIGKILL | 1U << SIGALRM |             \
+	 1U << SIGTERM | 1U << SIGXCPU | 1U << SIGXFSZ)
 
 /* SEND_SIG_NOINFO and SEND_SIG_PRIV are small numbers in the place of a pointer. */
 static __always_inline bool has_siginfo(struct kernel_siginfo *info)
@@ -53,9 +61,11 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 static __always_inline int on_signal(int signal, struct kernel_siginfo *info,
 				     struct task_struct *task)
 {
+	if (signal > 31)
+		return 0;
 	if (signal == SIGSYS && has_siginfo(info) && BPF_CORE_READ(info, si_code) == SYS_SECCOMP)
 		seccomp_signal(task, info);
-	else if (signal == SIGKILL || signal == SIGTERM || signal == SIGXCPU || signal == SIGXFSZ)
+	else if (ENDING_SIGNALS & (1U << signal))
 		report_signal(signal, info, task);
 	return 0;
 }

@@ -124,6 +124,7 @@ class Exit(Event):
 
     code: int | None = None
     signal: str | None = None
+    detail: str | None = None  # what stands behind the signal: a full /dev/shm behind SIGBUS
     duration_s: float | None = None
     reaper: int | None = None  # who was to collect the status
     last_words: str | None = None  # what it wrote to stderr last, when it failed

@@ -65,6 +65,7 @@ class Watch:
     def __init__(self, engine: Engine, sink: Sink | None = None) -> None:
         self._engine = engine
         self._context = Context()
+        engine.tell_namespaces(self._context.note)
         self._sink = sink
         self._lock = threading.RLock()
         self._records: dict[int, Record] = {}

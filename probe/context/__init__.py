@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from probe.context.file import facts
+from probe.context.file import facts, full_shared_memory
 from probe.context.namespace import MountNamespaces, OutOfReachError
 from probe.context.program import obstacle
-from probe.events import Event, Exec, File
+from probe.events import Event, Exec, Exit, File
 
 
 class Context:
@@ -17,6 +17,10 @@ class Context:
     def __init__(self) -> None:
         self._namespaces = MountNamespaces()
 
+    def note(self, number: int, pid: int) -> None:
+        """Keeps a mount namespace, so that it can be looked into after its processes."""
+        self._namespaces.note(number, pid)
+
     def complete(self, event: Event) -> Event:
         """The event with the reason behind it, where one is found."""
         self._namespaces.note(event.mnt_ns, event.pid)
@@ -24,7 +28,16 @@ class Context:
             return self._complete_exec(event)
         if isinstance(event, File):
             return self._complete_file(event)
+        if isinstance(event, Exit) and event.signal == "SIGBUS":
+            return self._complete_bus_error(event)
         return event
+
+    def _complete_bus_error(self, event: Exit) -> Exit:
+        try:
+            found = self._namespaces.within(event.mnt_ns, event.pid, full_shared_memory)
+        except OutOfReachError:
+            return event
+        return dataclasses.replace(event, detail=found)
 
     def _complete_file(self, event: File) -> File:
         path = os.path.join(event.cwd or "/", event.path)

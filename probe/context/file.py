@@ -7,6 +7,7 @@ import os
 from probe.context.access import EXECUTE, may, mode_text
 from probe.context.program import mount_point
 
+SHARED_MEMORY = "/dev/shm"
 Facts = dict[str, object]
 _MODES = frozenset({"EACCES", "EPERM"})
 _ROOM = frozenset({"EROFS", "ENOSPC", "EDQUOT", "EACCES", "EPERM"})
@@ -20,6 +21,17 @@ def facts(path: str, errno: str, uid: int) -> Facts:
     if errno in _ROOM:
         found.update(_file_system(_nearest(path)))
     return found
+
+
+def full_shared_memory() -> str | None:
+    """A page of a file on a full tmpfs cannot be had, and touching it is SIGBUS (mmap(2))."""
+    try:
+        room = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return None
+    if room.f_bavail or not room.f_blocks:
+        return None
+    return f"{SHARED_MEMORY} is full ({room.f_blocks * room.f_frsize} bytes)"
 
 
 def _in_the_way(path: str, uid: int) -> Facts:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from probe.diagnose import words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.memory import size
+from probe.diagnose.process import is_program_path
 from probe.diagnose.story import Story, Suspect
-from probe.events import File
+from probe.diagnose.tree import Process
+from probe.events import Exec, File
 
 _CAUSES = {
     "EROFS": "fs.read_only",
@@ -28,6 +31,10 @@ _WORDS = {
     "fs.permission": (
         "{path} forbids it to uid {uid} ({mode})",
         "give uid {uid} access to {path}, or run as its owner",
+    ),
+    "capability.missing": (
+        "only CAP_CHOWN may give a file away",
+        "grant CAP_CHOWN to the sandbox, or keep the owner",
     ),
     "fs.no_space": (
         "no space is left at {folder} ({size})",
@@ -51,13 +58,53 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.events:
         if isinstance(event, File) and event.errno in _CAUSES:
             yield _file(story, event)
+    for process in story.tree.processes.values():
+        suspect = _missing(story, process)
+        if suspect is not None:
+            yield suspect
+
+
+def _missing(story: Story, process: Process) -> Suspect | None:
+    """A file that a failing process looked for in vain, and says so."""
+    ended = process.exit
+    if ended is None or not process.failed or not process.weight:
+        return None
+    said = story.words(process.pid)
+    programs = {os.path.basename(failed.path) for failed in _failed_execs(story)}
+    for path in reversed(ended.missing):
+        name = os.path.basename(path.rstrip("/"))
+        if name in programs or is_program_path(path):
+            continue  # the lookup of a program, which the exec family explains
+        if len(name) > 2 and words.says(said, "ENOENT") and _named(said, path, name):
+            return Suspect(
+                cause="fs.missing",
+                event=ended,
+                prior=0.8,
+                summary=f"{story.who(ended)} needs {path}, which is not there",
+                advice=f"put {path} into the sandbox, or tell the work where it is",
+                mentions=(path, name),
+                spellings=words.errno_spellings("ENOENT"),
+            )
+    return None
+
+
+def _failed_execs(story: Story) -> list[Exec]:
+    return [event for event in story.events if isinstance(event, Exec) and event.errno]
+
+
+def _named(said: str, path: str, name: str) -> bool:
+    """In the very line that says that something is not there."""
+    return any(
+        words.says(line, "ENOENT") and (words.names(line, path) or words.names(line, name))
+        for line in said.splitlines()
+    )
 
 
 def _file(story: Story, event: File) -> Suspect:
     cause = _cause(event)
     what, advice = _WORDS[cause]
     folder = event.mount or os.path.dirname(event.path) or event.cwd or "/"
-    words = {
+    fields = {
         "folder": folder,
         "path": event.obstacle or event.path,
         "uid": event.uid,
@@ -69,13 +116,15 @@ def _file(story: Story, event: File) -> Suspect:
         event=event,
         prior=0.85,
         summary=f"{story.who(event)}: {event.syscall} {event.path} failed, "
-        f"{what.format(**words)} ({event.errno})",
-        advice=advice.format(**words),
+        f"{what.format(**fields)} ({event.errno})",
+        advice=advice.format(**fields),
         mentions=(event.path, os.path.basename(event.path)),
     )
 
 
 def _cause(event: File) -> str:
+    if event.errno == "EPERM" and "chown" in event.syscall:
+        return "capability.missing"
     if event.errno == "ENOSPC":
         if event.free_inodes == 0:
             return "fs.no_inodes"

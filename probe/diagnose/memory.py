@@ -6,13 +6,26 @@ from collections.abc import Iterator
 
 from probe.diagnose.case import Dismissal
 from probe.diagnose.story import Story, Suspect
-from probe.events import Oom
+from probe.events import Exit, Oom
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.events:
         if isinstance(event, Oom):
             yield _oom(story, event)
+        elif isinstance(event, Exit) and event.signal == "SIGBUS" and event.detail:
+            yield _shared_memory(story, event)
+
+
+def _shared_memory(story: Story, event: Exit) -> Suspect:
+    return Suspect(
+        cause="memory.shm_full",
+        event=event,
+        prior=0.93,
+        summary=f"{story.who(event)} was ended by SIGBUS: {event.detail}",
+        advice="make shared memory larger: --shm-size, or a tmpfs on /dev/shm with more size",
+        silent=True,
+    )
 
 
 def _oom(story: Story, event: Oom) -> Suspect:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
+from probe.diagnose import words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.story import Story, Suspect
 from probe.events import Connect, Dns
@@ -25,10 +27,16 @@ _DNS_PORT = 53
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.events:
-        if isinstance(event, Connect) and event.errno in _CAUSES:
+        if isinstance(event, Connect) and _came_to_nothing(story, event):
             yield _connect(story, event)
         elif isinstance(event, Dns) and event.rcode != "NOERROR":
             yield _name(story, event)
+
+
+def _came_to_nothing(story: Story, event: Connect) -> bool:
+    if event.errno == "ENOENT":
+        return _socket_named(story, event)
+    return event.errno in _CAUSES or bool(event.abandoned)
 
 
 def _name(story: Story, event: Dns) -> Suspect | Dismissal:
@@ -48,6 +56,12 @@ def _name(story: Story, event: Dns) -> Suspect | Dismissal:
     )
 
 
+def _socket_named(story: Story, event: Connect) -> bool:
+    """The C library looks for nscd's socket all the time; one that the output names is missed."""
+    said = story.words(event.pid)
+    return words.names(said, event.address) or words.names(said, os.path.basename(event.address))
+
+
 def _resolved_later(story: Story, event: Dns) -> bool:
     """The same name, or it with or without a search domain, or its other address family."""
     name = event.name.rstrip(".")
@@ -63,21 +77,57 @@ def _connect(story: Story, event: Connect) -> Suspect | Dismissal:
     reached = _reached_later(story, event)
     if reached is not None:
         return Dismissal(event.id, f"{peer(reached)} was reached afterwards")
-    cause = _CAUSES[event.errno or ""]
-    spellings: tuple[str, ...] = ()
+    cause = "net.timeout" if event.errno is None else _CAUSES.get(event.errno, "net.refused")
+    waited = event.abandoned and story.process(event).exit is not None and _was_killed(story, event)
+    spellings: tuple[str, ...] = _TIMEOUTS if cause == "net.timeout" else ()
     if event.port == _DNS_PORT and cause in ("net.refused", "net.unreachable"):
         cause, spellings = "net.dns_unreachable", NAME_ERRORS
     what, advice = _WORDS[cause]
     done = "lost its connection to" if event.in_use else "could not connect to"
+    how = event.errno or f"given up after {event.duration_s or 0:.1f} s"
     return Suspect(
         cause=cause,
         event=event,
-        prior=0.85,
-        summary=f"{story.who(event)} {done} {peer(event)}: {what} ({event.errno})",
+        prior=0.97 if waited else _prior(story, event),
+        summary=f"{story.who(event)} {done} {peer(event)}: {what} ({how})",
         advice=advice.format(peer=peer(event), address=event.address),
         mentions=(peer(event), event.address),
         spellings=spellings,
+        domain=_DOMAIN,
+        silent=bool(waited),
     )
+
+
+def _was_killed(story: Story, event: Connect) -> bool:
+    ended = story.process(event).exit
+    return ended is not None and ended.signal in ("SIGKILL", "SIGTERM", "SIGINT")
+
+
+_TIMEOUTS = ("timed out", "timeout", "time-out", "ETIMEDOUT")
+_DOMAIN = (
+    *("connect", "database", "server", "backend", "unavailable", "unreachable", "is down"),
+    *("giving up", "gave up", "no answer", "socket", "network", "upstream"),
+)
+_NEEDED = 3  # attempts of the same thing: who tries so often does not go without
+
+
+def _prior(story: Story, event: Connect) -> float:
+    if event.abandoned and (event.duration_s or 0) < 0.05:
+        return 0.3  # a race that another address won, or a program in a hurry
+    same = [
+        other
+        for other in story.events
+        if isinstance(other, Connect)
+        and (other.address, other.port, other.errno) == (event.address, event.port, event.errno)
+    ]
+    if sum(other.count for other in same) >= _NEEDED:
+        return 0.97
+    elsewhere = any(
+        other.errno is None and not other.abandoned and other.pid == event.pid
+        for other in story.events
+        if isinstance(other, Connect) and other.time_ns > event.time_ns
+    )
+    return 0.5 if elsewhere else 0.85
 
 
 _WORDS = {
@@ -117,8 +167,8 @@ NAME_ERRORS = (
     "unknownhost",
     "getaddrinfo",
     "gaierror",
-    "enotfound",
-    "eai_again",
+    "ENOTFOUND",
+    "EAI_AGAIN",
 )
 _NAME_WORDS = {
     "net.dns_not_found": (

@@ -116,7 +116,15 @@ def _over_quota(story: Story, event: Syscall) -> Suspect:
     return _suspect(story, event, "fs.quota", 0.85, "the quota is used up", "raise the quota")
 
 
+def _no_such_address(story: Story, event: Syscall) -> Suspect:
+    what = "this sandbox has no such address or address family"
+    advice = "enable it in the sandbox, or use an address that it has (0.0.0.0, localhost)"
+    return _suspect(story, event, "net.family_unsupported", 0.85, what, advice)
+
+
 _RULES = {
+    "EADDRNOTAVAIL": _no_such_address,
+    "EAFNOSUPPORT": _no_such_address,
     "ENOSYS": _unsupported,
     "ENOMEM": _no_memory,
     "EMFILE": _too_many_files,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
+from probe.diagnose import words
 from probe.diagnose.case import Dismissal
-from probe.diagnose.story import Story, Suspect, says
+from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
-from probe.events import Exec, Fork
+from probe.events import Exec, Fork, Seccomp
 
 _BY_ERRNO = {
     "ENOENT": "exec.not_found",
@@ -20,6 +22,9 @@ _BY_ERRNO = {
     "ENOMEM": "fork.no_memory",
 }
 _NOT_FOUND = 127
+_PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-core"})
+_NOT_EXECUTABLE = 126
+_NOT_THERE = re.compile(r"^['\"’`]?(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
@@ -42,6 +47,11 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
         if os.path.basename(instead.path) == os.path.basename(event.path):
             return None  # a search on PATH that found it further on
         return Dismissal(event.id, f"{instead.path} was started in its place")
+    if event.errno == "ENOEXEC" and _ran_it_as_a_script(story, event):
+        return Dismissal(event.id, "the shell read the file itself and went on")
+    refused_chmod = _refused_chmod(story, event) if event.errno == "EACCES" else None
+    if refused_chmod is not None:
+        return _without_its_bit(story, event, refused_chmod)
     cause = event.reason or _BY_ERRNO.get(event.errno or "", "exec.permission")
     name = os.path.basename(event.path)
     what, advice = _EXEC_WORDS[cause](event)
@@ -52,6 +62,40 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
         summary=f"{story.who(event)} could not start {event.path}: {what}",
         advice=advice,
         mentions=(event.path, name, *([event.detail] if event.detail else [])),
+    )
+
+
+def _ran_it_as_a_script(story: Story, event: Exec) -> bool:
+    """execvp(3) and shells hand a file without a format to sh; 126 says that they did not."""
+    said = story.words(event.pid).lower()
+    return story.process(event).status != _NOT_EXECUTABLE and "format" not in said
+
+
+def _refused_chmod(story: Story, event: Exec) -> Seccomp | None:
+    """A filter kept the execute bit from this file, and nobody minded at the time."""
+    name = os.path.basename(event.path)
+    for other in story.events:
+        if (
+            isinstance(other, Seccomp)
+            and other.syscall in ("chmod", "fchmod", "fchmodat", "fchmodat2")
+            and other.time_ns < event.time_ns
+            and os.path.basename(other.detail or "") in ("", name)
+        ):
+            return other
+    return None
+
+
+def _without_its_bit(story: Story, event: Exec, denial: Seccomp) -> Suspect:
+    return Suspect(
+        cause="seccomp.denied",
+        event=event,
+        prior=0.85,
+        summary=f"{story.who(event)} could not start {event.path}: it has no execute bit, "
+        f"because the seccomp filter had refused {denial.syscall} to {denial.comm}",
+        advice=f"allow {denial.syscall} in the sandbox's seccomp profile: "
+        f'{{"names": ["{denial.syscall}"], "action": "SCMP_ACT_ALLOW"}}',
+        mentions=(event.path, os.path.basename(event.path)),
+        evidence=(denial.id, event.id),
     )
 
 
@@ -143,10 +187,10 @@ def _fork(story: Story, event: Fork) -> Suspect | Dismissal:
     children = [
         child
         for child in story.tree.processes.values()
-        if child.parent == event.pid and child.first_ns > event.time_ns
+        if child.parent == event.pid and child.born_ns > event.time_ns
     ]
     again = any(isinstance(other, Fork) for other in story.later(event))
-    if children and not again:
+    if children and not again and not words.says(story.words(event.pid), event.errno):
         return Dismissal(event.id, f"{story.who(event)} tried again and got a process")
     who = story.who(event)
     if event.errno == "ENOMEM":
@@ -172,26 +216,52 @@ def _fork(story: Story, event: Fork) -> Suspect | Dismissal:
 def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
     """A shell finds out by stat(2) that a program is nowhere, and never calls execve."""
     ended = process.exit
-    if ended is None or not process.failed or not process.weight or not ended.missing:
+    if ended is None or not process.failed or not process.weight:
         return None
     program = process.program_at(ended.time_ns)
     started_ns = program.time_ns if program else 0
     own = (e for e in story.events if e.pid == process.pid and e.time_ns > started_ns)
     if any(isinstance(event, Exec) and event.errno for event in own):
         return None  # it was not by stat that it found out
-    words = story.words(process.pid)
-    for name, folders in _searches(ended.missing):
-        said = name in words and says(words, "ENOENT")
-        if said or (ended.code == _NOT_FOUND and len(folders) > 1):
+    said = story.words(process.pid)
+    programs = {one.name for one in story.tree.ancestors(process.pid)} | {ended.comm}
+    above = story.tree.processes.get(process.parent)
+    missing = ended.missing
+    if not process.programs and above is not None and above.exit is not None:
+        missing += above.exit.missing  # a shell looks it up before it forks
+    reported = ended.code == _NOT_FOUND or any(
+        child.status == _NOT_FOUND for child in story.tree.children(process.pid)
+    )
+    for name, folders in _searches(missing):
+        if name not in programs and _missed(said, name, programs):
             return Suspect(
                 cause="exec.not_found",
                 event=ended,
-                prior=0.9,
+                prior=0.9 if reported else 0.6,
                 summary=f"{story.who(ended)} found no program {name} in {', '.join(folders)}",
                 advice=f"install {name} in the sandbox image, or add its directory to PATH",
                 mentions=(name,),
+                spellings=("not found", "no such file", "is not a"),
             )
     return None
+
+
+def _missed(said: str, name: str, programs: set[str]) -> bool:
+    """The output says of this very name that it is not there; a subcommand by its own name."""
+    parts = [
+        name,
+        *(name.removeprefix(f"{one}-") for one in programs if name.startswith(f"{one}-")),
+    ]
+    for part in parts:
+        for line in said.splitlines():
+            if words.names(line, part) and _NOT_THERE.search(line.split(part, 1)[1]):
+                return True
+    return False
+
+
+def is_program_path(path: str) -> bool:
+    """Whether it lies in a directory of programs."""
+    return os.path.basename(os.path.dirname(path)) in _PROGRAM_FOLDERS
 
 
 def _searches(missing: tuple[str, ...]) -> list[tuple[str, list[str]]]:
@@ -199,6 +269,6 @@ def _searches(missing: tuple[str, ...]) -> list[tuple[str, list[str]]]:
     found: dict[str, list[str]] = {}
     for path in missing:
         folder, name = os.path.split(path)
-        if os.path.basename(folder) in ("bin", "sbin", "games", "libexec", "shims") and name:
+        if name and is_program_path(path):
             found.setdefault(name, []).append(folder)
     return list(reversed(found.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probe.diagnose import words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.fallbacks import HARMLESS, substitutes
 from probe.diagnose.story import Story, Suspect
@@ -13,45 +14,80 @@ _KILLS = frozenset({"kill_process", "kill_thread", "strict"})
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    for event in story.events:
-        if isinstance(event, Seccomp):
-            yield _judge(story, event)
+    denials = [event for event in story.events if isinstance(event, Seccomp)]
+    proven = {_kind(event) for event in denials if _shrugged_off(event)}
+    for event in denials:
+        yield _judge(story, event, proven)
 
 
-def _judge(story: Story, event: Seccomp) -> Suspect | Dismissal:
-    killed = event.action in _KILLS or (event.action == "trap" and _died_of_it(story, event))
+def _kind(event: Seccomp) -> tuple[int, str, str | None]:
+    return event.pid, event.syscall, event.errno
+
+
+def _judge(
+    story: Story, event: Seccomp, proven: set[tuple[int, str, str | None]]
+) -> Suspect | Dismissal:
+    killed = event.action in _KILLS or (event.action == "trap" and _died_by(story, event, _TRAPPED))
+    crashed = _died_by(story, event, _CRASHES) and _at_once(story, event)
     if not killed:
         reason = _shrugged_off(event)
+        if reason is None and _kind(event) in proven:
+            reason = "the same process did without it elsewhere"
+        if reason is None and event.action == "trap" and not _named(story, event):
+            reason = "the program's own handler of SIGSYS took it"
         if reason is not None:
             return Dismissal(event.id, reason)
     answer = f"answered {event.errno}" if event.errno else f"answered {event.action}"
     rule = f" ({event.filter})" if event.filter else ""
     what = f" ({event.detail})" if event.detail else ""
+    prior = 0.97 if killed else 0.85 if crashed else _prior(story, event)
     return Suspect(
         cause="seccomp.denied",
         event=event,
-        prior=0.97 if killed else _prior(event),
+        prior=prior,
         summary=f"{story.who(event)} called {event.syscall}{what} "
         f"and the seccomp filter {answer}{rule}",
         advice=f"allow {event.syscall} in the sandbox's seccomp profile: "
         f'{{"names": ["{event.syscall}"], "action": "SCMP_ACT_ALLOW"}}',
-        mentions=(event.syscall, "seccomp", "bad system call"),
-        silent=killed,
+        mentions=(event.syscall, *([event.detail] if event.detail else [])),
+        spellings=("seccomp", "bad system call", *_IN_OTHER_WORDS.get(event.syscall, ())),
+        silent=killed or crashed,
     )
 
 
-def _died_of_it(story: Story, event: Seccomp) -> bool:
+_NO_THREAD = ("native thread", "start new thread", "create thread", "cannot fork", "pthread_create")
+_IN_OTHER_WORDS = dict.fromkeys(("clone", "clone3", "fork", "vfork"), _NO_THREAD)
+_TRAPPED = frozenset({"SIGSYS"})
+_CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGTRAP", "SIGILL"})
+_AT_ONCE_NS = 200_000_000
+_FEW_CALLS = 60
+_MANY_CALLS = 500
+
+
+def _died_by(story: Story, event: Seccomp, signals: frozenset[str]) -> bool:
     exit_event = story.process(event).exit
-    return exit_event is not None and exit_event.signal == "SIGSYS"
+    return exit_event is not None and exit_event.signal in signals
 
 
-def _prior(event: Seccomp) -> float:
-    if event.syscall in HARMLESS:
+def _at_once(story: Story, event: Seccomp) -> bool:
+    few = event.calls_after is None or event.calls_after < _FEW_CALLS
+    return few and story.tree.end_ns(event.pid) - event.time_ns < _AT_ONCE_NS
+
+
+def _named(story: Story, event: Seccomp) -> bool:
+    said = story.words(event.pid)
+    return words.names(said, event.syscall) or (
+        event.errno is not None and words.says(said, event.errno)
+    )
+
+
+def _prior(story: Story, event: Seccomp) -> float:
+    if event.syscall in HARMLESS and not (_named(story, event) and _at_once(story, event)):
         return 0.2
     # Callers ask for what a kernel may not have yet, and are ready for ENOSYS.
-    prior = 0.6 if event.errno == "ENOSYS" else 0.8
-    if event.calls_after is not None and event.calls_after > 5000:
-        prior *= 0.6
+    prior = 0.7 if event.errno == "ENOSYS" else 0.85
+    if event.calls_after is not None and event.calls_after > _MANY_CALLS:
+        prior *= 0.7
     return prior
 
 

@@ -4,40 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe import abi
+from probe.diagnose import words
 from probe.diagnose.case import Case, Dismissal, Finding
 from probe.diagnose.tree import Process, Tree
 from probe.events import Event, Exec
 
 _MS = 1_000_000
-# How errnos are spelled where runtimes do not print strerror(3) or the errno's name.
-_SPELLINGS: dict[str, tuple[str, ...]] = {
-    "EPERM": ("PermissionError", "not permitted", "AccessDenied"),
-    "EACCES": ("PermissionError", "AccessDenied", "permission denied"),
-    "ENOENT": ("FileNotFoundError", "NoSuchFile", "not found", "cannot find"),
-    "ECONNREFUSED": ("ConnectionRefused", "connection refused", "could not connect"),
-    "EAGAIN": ("BlockingIOError", "Cannot fork", "unable to create native thread"),
-    "ENOMEM": ("MemoryError", "OutOfMemory", "bad_alloc", "out of memory"),
-    "ENOSYS": ("not implemented", "not supported"),
-    "ETIMEDOUT": ("timed out", "TimeoutError", "timeout"),
-    "EROFS": ("read-only",),
-    "ENOSPC": ("no space left", "disk full"),
-    "ENETUNREACH": ("unreachable",),
-    "EHOSTUNREACH": ("unreachable", "no route"),
-    "ECONNRESET": ("ConnectionReset", "reset by peer"),
-}
-_OWN_FAULT = (
-    "assert",
-    "expected",
-    "Traceback",
-    "Exception",
-    "panic",
-    "error:",
-    "Error:",
-    "ERROR",
-    "FAILED",
-    "FAIL:",
+DEATHS = (
+    *("killed", "SIGKILL", "SIGSYS", "SIGSEGV", "SIGABRT", "out of memory", "OOM", "137", "139"),
+    *("-9", "-11", "-6", "died with", "segmentation", "aborted", "core dumped", "bad system call"),
+    *("non-zero", "exit status", "signal", "terminated", "timed out", "timeout"),
 )
+_OWN_CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +29,9 @@ class Suspect:
     advice: str
     mentions: tuple[str, ...] = ()  # words that would name it in the error output
     spellings: tuple[str, ...] = ()  # how its error is put, where errno's own words do not
+    domain: tuple[str, ...] = ()  # words of its field, which speak for it a little
     silent: bool = False  # it leaves the process no time to say anything (a kill)
     evidence: tuple[str, ...] = ()
-
-
-def says(words: str, errno: str) -> bool:
-    """Whether an error output speaks of this errno, in one of its spellings."""
-    lower = words.lower()
-    spellings = (abi.errno_text(errno), errno, *_SPELLINGS.get(errno, ()))
-    return any(spelling.lower() in lower for spelling in spellings)
 
 
 class Story:
@@ -81,27 +53,63 @@ class Story:
         return f"{name} (pid {event.pid})"
 
     def words(self, pid: int) -> str:
-        """What the process and those above it said last, and the harness's own message."""
-        said = [p.exit.last_words or "" for p in self.tree.ancestors(pid) if p.exit]
-        return "\n".join([*said, self.case.span.message or ""]).strip()
+        """What the process and those above it said last, and the harness's own message.
+
+        What went to stdout speaks only where nothing was said on stderr.
+        """
+        return self._said(self.tree.ancestors(pid))
+
+    def _said(self, line: list[Process]) -> str:
+        ended = [process.exit for process in line if process.exit]
+        said = [exit.last_words for exit in ended] + [self.case.span.message]
+        told = "\n".join(text for text in said if text).strip()
+        return told or "\n".join(exit.last_output or "" for exit in ended).strip()
 
     def named(self, suspect: Suspect) -> float:
         """How much the error output speaks for (above 1) or against (below 1) a suspect."""
-        event, mentions = suspect.event, suspect.mentions
-        words = self.words(event.pid)
-        if not words:
-            return 0.9
-        lower = words.lower()
+        event = suspect.event
+        said = self.words(event.pid)
+        if not said:
+            return 0.65
         errno = getattr(event, "errno", None)
-        error_named = (errno is not None and says(words, errno)) or any(
-            spelling in lower for spelling in suspect.spellings
-        )
-        thing_named = any(mention and mention.lower() in lower for mention in mentions)
+        spellings = (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
+        error_named = words.mentions(said, spellings)
+        thing_named = any(words.names(said, thing) for thing in suspect.mentions)
+        if error_named and words.only_warned(said, spellings):
+            return 0.3
+        if thing_named and words.passed_over(said, suspect.mentions):
+            return 0.3
+        if error_named and words.overtaken(said, spellings):
+            return 0.35
         if error_named:
             return 1.25 if thing_named else 1.15
+        if words.own_fault(said):
+            return 0.25
         if thing_named:
             return 0.9
-        return 0.25 if any(sign.lower() in lower for sign in _OWN_FAULT) else 0.5
+        if suspect.domain and words.mentions(said, suspect.domain):
+            return 0.8
+        return 0.5 if words.some_fault(said) else 0.6
+
+    def heard_of(self, suspect: Suspect) -> float:
+        """What those above a process that was killed say: of its death, or of another fault."""
+        said = self._said(self.tree.ancestors(suspect.event.pid)[1:])
+        if not said or words.mentions(said, (*suspect.spellings, *DEATHS)):
+            return 1.0
+        return 0.4 if words.own_fault(said) else 0.55
+
+    def _left_to_itself(self, suspect: Suspect) -> float:
+        """Less where the process failed through a child, or crashed, after the event."""
+        process, event = self.process(suspect.event), suspect.event
+        if suspect.silent or process.exit is None or event is process.exit:
+            return 1.0
+        if process.exit.signal in _OWN_CRASHES:
+            return 0.4
+        inherited = any(
+            child.failed and child.status == process.status and child.end_ns > event.time_ns
+            for child in self.tree.children(process.pid)
+        )
+        return 0.5 if inherited else 1.0
 
     def closeness(self, event: Event) -> float:
         """How near to the process's end the event was: 1 at the end, less before."""
@@ -114,6 +122,9 @@ class Story:
     def aftermath(self, event: Event) -> str | None:
         """Why the event did not matter, where the process or those above it prove it."""
         process = self.process(event)
+        later = self.started_later(event)
+        if later is not None:
+            return f"{self.who(event)} went on and became {later.path}"
         if process.exit is not None and not process.failed:
             return f"{self.who(event)} went on and ended well"
         if process.weight == 0:
@@ -144,6 +155,9 @@ class Story:
         if not suspect.silent:
             confidence *= self.closeness(suspect.event)
             confidence *= self.named(suspect)
+        else:
+            confidence *= self.heard_of(suspect)
+        confidence *= self._left_to_itself(suspect)
         evidence = suspect.evidence or (suspect.event.id,)
         exit_event = self.process(suspect.event).exit
         if exit_event is not None and exit_event.id not in evidence:

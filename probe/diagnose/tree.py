@@ -10,6 +10,10 @@ from probe.events import Event, Exec, Exit, Signal
 from probe.span import Span
 
 _SECOND = 1_000_000_000
+_NEVER = 1 << 63
+_ATTEMPTS = 3
+TIMED_OUT = frozenset({124, 137})  # timeout(1), 137 when it had to kill
+_SETTLED = 20_000_000  # a pipeline's stages are created within so many nanoseconds
 # Signals by which a program ends others in the course of its work.
 _ROUTINE = frozenset({"SIGPIPE", "SIGTERM", "SIGKILL", "SIGINT", "SIGHUP"})
 
@@ -24,7 +28,24 @@ class Process:
     programs: list[Exec] = field(default_factory=list)
     exit: Exit | None = None
     first_ns: int = 0
+    refused: list[Exec] = field(default_factory=list)  # programs that it could not start
     weight: float = 0.0
+
+    @property
+    def born_ns(self) -> int:
+        """When it was created, as far as is known."""
+        if self.exit is not None and self.exit.duration_s is not None:
+            return self.exit.time_ns - int(self.exit.duration_s * _SECOND)
+        return self.first_ns
+
+    @property
+    def end_ns(self) -> int:
+        return self.exit.time_ns if self.exit is not None else _NEVER
+
+    @property
+    def only_tried_to_start(self) -> bool:
+        """The child of a spawn whose program could not be started: its caller's own error."""
+        return not self.programs and bool(self.refused)
 
     @property
     def failed(self) -> bool:
@@ -67,7 +88,7 @@ class Tree:
         self.root = span.pid
         self._span = span
         self.processes: dict[int, Process] = {}
-        self._kills: dict[int, Signal] = {}
+        self._signals: dict[int, list[Signal]] = {}
         for event in events:
             self._take(event)
         self.process(self.root)
@@ -82,12 +103,12 @@ class Tree:
         process.parent = process.parent or event.ppid
         process.comm = event.comm or process.comm
         process.first_ns = process.first_ns or event.time_ns
-        if isinstance(event, Exec) and event.errno is None:
-            process.programs.append(event)
+        if isinstance(event, Exec):
+            (process.refused if event.errno else process.programs).append(event)
         elif isinstance(event, Exit):
             process.exit = event
         elif isinstance(event, Signal):
-            self._kills[event.target] = event
+            self._signals.setdefault(event.target, []).append(event)
 
     def children(self, pid: int) -> list[Process]:
         """Those that ended, in the order of their ends."""
@@ -108,8 +129,18 @@ class Tree:
         return line
 
     def killer(self, pid: int) -> Signal | None:
-        """The last ending signal that was sent to the process, where one was seen."""
-        return self._kills.get(pid)
+        """The signal that ended the process, where another one sent it."""
+        ended = self.process(pid).exit
+        if ended is None or ended.signal is None:
+            return None
+        sent = [
+            signal
+            for signal in self._signals.get(pid, [])
+            if signal.signal == ended.signal
+            and signal.pid != pid
+            and signal.time_ns <= ended.time_ns
+        ]
+        return sent[-1] if sent else None
 
     def end_ns(self, pid: int) -> int:
         """When the process ended, or the span where it did not."""
@@ -131,23 +162,51 @@ class Tree:
 
     def _link(self, parent: Process, child: Process, later: list[Process]) -> float:
         """How likely it is that the parent failed because the child did."""
+        if any(program.time_ns > child.end_ns for program in parent.programs):
+            return 0.03  # it became another program, which failed for its own reasons
         signal = child.exit.signal if child.exit else None
-        kill = self.killer(child.pid)
-        if signal == "SIGPIPE" or (
-            signal in _ROUTINE and kill is not None and self._from_inside(kill)
-        ):
+        if signal == "SIGPIPE":
             return 0.05
-        later_failures = [other for other in later if other.failed]
-        lag = self.end_ns(parent.pid) - self.end_ns(child.pid)
+        kill = self.killer(child.pid)
+        if signal in _ROUTINE and kill is not None and self._from_above(kill, child):
+            # A time limit fails for what its command was waiting for.
+            return 0.9 if self.process(kill.pid).status in TIMED_OUT else 0.05
+        failures = [other for other in later if other.failed]
+        if child.only_tried_to_start and not failures:
+            return 0.85
+        if self._tried_in_vain(child):
+            return 0.8
+        # Each later child that ended well makes it less likely that this one was needed.
+        patience = 0.7 ** min(len(later) - len(failures), 3)
         if parent.exit is None:  # a test in a process that lives on
-            return 0.85 if not later_failures else 0.6
+            return (0.6 if failures else 0.85) * patience
+        if self._beside(child, later):
+            return 0.8  # an earlier stage of a pipeline, whose last stage gives the status
         if parent.status == child.status:
-            same_later = any(other.status == child.status for other in later_failures)
-            return 0.5 if same_later else (0.97 if not later else 0.85)
-        if later_failures:
+            if any(other.status == child.status for other in failures):
+                return 0.5
+            return 0.97 if not later else 0.85 * patience
+        if failures:
             return 0.35
-        return 0.8 if not later or lag < _SECOND else 0.4
+        lag = parent.end_ns - child.end_ns
+        return (0.8 if not later or lag < _SECOND else 0.4) * patience
 
-    def _from_inside(self, kill: Signal) -> bool:
-        """A program's signal to another of this span; the OOM killer's comes from the kernel."""
-        return kill.sender == "process" and kill.pid in self.processes
+    @staticmethod
+    def _beside(child: Process, later: list[Process]) -> bool:
+        """Whether a failing sibling was created with it and outlived it."""
+        return any(
+            other.failed
+            and abs(other.born_ns - child.born_ns) < _SETTLED
+            and other.born_ns < child.end_ns
+            for other in later
+        )
+
+    def _tried_in_vain(self, child: Process) -> bool:
+        """One program again and again, never with success: it is needed."""
+        same = [p for p in self.children(child.parent) if p.name == child.name]
+        return len(same) >= _ATTEMPTS and all(p.status == child.status for p in same)
+
+    def _from_above(self, kill: Signal, child: Process) -> bool:
+        """A program's signal to what it started; the OOM killer's comes from the kernel."""
+        above = (process.pid for process in self.ancestors(child.pid)[1:])
+        return kill.sender == "process" and kill.pid in above

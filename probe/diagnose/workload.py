@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from probe.diagnose import words
 from probe.diagnose.case import Finding
 from probe.diagnose.network import NAME_ERRORS
-from probe.diagnose.story import Story
+from probe.diagnose.story import DEATHS, Story
 from probe.diagnose.tree import Process
 from probe.events import Connect
 
@@ -40,11 +41,19 @@ def verdict(story: Story) -> Finding:
         )
     return Finding(
         "workload.failed",
-        0.9,
+        _certainty(story, culprit),
         f"{_how(story, culprit)} by itself: nothing in the sandbox stood in its way",
         "look at the work's own output",
         evidence,
     )
+
+
+def _certainty(story: Story, culprit: Process) -> float:
+    """An error of the system that is spoken of and was not seen leaves room for doubt."""
+    said = story.words(culprit.pid)
+    if words.unexplained_errno(said) and not words.own_fault(said):
+        return 0.55
+    return 0.92 if words.own_fault(said) else 0.85
 
 
 def _how(story: Story, culprit: Process) -> str:
@@ -63,7 +72,11 @@ def _deepest_failure(story: Story) -> Process:
     while True:
         below = [child for child in story.tree.children(process.pid) if child.pid not in seen]
         strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
-        if not strong:
+        said = process.exit.last_words or "" if process.exit else ""
+        silent = [child for child in strong if child.exit and child.exit.signal]
+        if silent and said and not words.mentions(said, DEATHS):
+            strong = [child for child in strong if child not in silent]
+        if not strong or words.own_fault(said):
             return process
         process = max(strong, key=lambda child: child.weight)
         seen.add(process.pid)
@@ -83,5 +96,4 @@ def _relevant_shut(story: Story) -> dict[str, str]:
 
 def _asked_for_names(story: Story) -> bool:
     asked = any(isinstance(event, Connect) and event.port == _DNS_PORT for event in story.events)
-    words = story.words(story.tree.root).lower()
-    return asked or any(error in words for error in NAME_ERRORS)
+    return asked or words.mentions(story.words(story.tree.root), NAME_ERRORS)

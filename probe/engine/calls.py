@@ -39,6 +39,8 @@ _SENSES = {
     "clone3": FORK,
 }
 
+_BEYOND = 511  # stands for every number that is larger (bpf/probe.bpf.c)
+
 # Name: position of the path, of the directory (or the file itself).
 _FILES: dict[str, tuple[int, int]] = {
     "open": (0, NO_ARG),
@@ -135,7 +137,7 @@ _CALL_ERRNOS = (errno.ENOSYS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EN
 def table(machine: str) -> dict[int, Call]:
     """The calls to listen to, by number."""
     numbers = abi.syscall_numbers(machine)
-    calls = {number: Call(OTHER, NO_ARG, NO_ARG, 1) for number in numbers.values()}
+    calls = {number: Call(OTHER, NO_ARG, NO_ARG, 1) for number in (*numbers.values(), _BEYOND)}
     for name, sense in _SENSES.items():
         if name in numbers:
             calls[numbers[name]].sense = sense

@@ -8,6 +8,7 @@ from probe import abi
 from probe.coverage import Coverage, Losses
 from probe.engine import calls, records
 from probe.engine.decode import Decoder
+from probe.engine.engine import NamespaceSeen
 from probe.engine.libbpf import BpfError, RingBuffer
 from probe.engine.loader import ENTERS, Hook, Loaded, load
 from probe.events import Event
@@ -40,6 +41,9 @@ class CoreEngine:
 
     def _receive(self, address: int, size: int) -> None:
         self._decoder.feed(ctypes.string_at(address, size))
+
+    def tell_namespaces(self, seen: NamespaceSeen) -> None:
+        self._decoder.namespace_seen = seen
 
     def fileno(self) -> int:
         return self._ring.fileno()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from probe import abi
 from probe.abi.arguments import describe
 from probe.engine import dns, records
+from probe.engine.engine import NamespaceSeen
 from probe.engine.filters import Filters, seccomp_data
 from probe.events import (
     Connect,
@@ -86,6 +87,7 @@ class Decoder:
 
     def __init__(self, machine: str) -> None:
         self._machine = machine
+        self.namespace_seen: NamespaceSeen = lambda number, pid: None
         self.filters = Filters()
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, Seccomp] = OrderedDict()
@@ -108,7 +110,7 @@ class Decoder:
             records.OomRecord: self._oom,
             records.SignalRecord: self._signal,
             records.FileRecord: self._file,
-            records.NamespaceRecord: lambda record: None,
+            records.NamespaceRecord: self._namespace,
             records.RecentRecord: self._recent,
             records.CallRecord: self._call_failed,
             records.DnsRecord: self._dns,
@@ -331,6 +333,9 @@ class Decoder:
             return ("@" + text(name) if name else ""), None
         return text(path.split(b"\0")[0]), None
 
+    def _namespace(self, record: records.NamespaceRecord) -> None:
+        self.namespace_seen(record.head.mnt_ns, record.head.pid)
+
     def _call_failed(self, record: records.CallRecord) -> Event:
         name = abi.syscall_name(record.syscall, self._machine)
         return Syscall(
@@ -407,7 +412,7 @@ class Decoder:
 def address_text(family: int, raw: bytes) -> str:
     """An IPv4 or IPv6 address, the way people write it."""
     size = 4 if family == socket.AF_INET else 16
-    return socket.inet_ntop(family, raw[:size])
+    return socket.inet_ntop(family, raw[:size]).removeprefix("::ffff:")  # IPv4 over an IPv6 socket
 
 
 def ctypes_bytes(record: object, field: str) -> bytes:

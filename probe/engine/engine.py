@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from probe.coverage import Coverage, Losses
 from probe.events import Event
+
+# Called with the inode number of a new mount namespace and a process in it.
+NamespaceSeen = Callable[[int, int], None]
 
 
 class Engine(Protocol):
@@ -13,6 +17,9 @@ class Engine(Protocol):
 
     name: str
     coverage: Coverage
+
+    def tell_namespaces(self, seen: NamespaceSeen) -> None:
+        """Asks to be told of mount namespaces as they come up, so that they can be kept."""
 
     def fileno(self) -> int:
         """Readable when events wait."""

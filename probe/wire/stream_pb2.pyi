@@ -248,9 +248,10 @@ class Fork(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ...) -> None: ...
 
 class Exit(_message.Message):
-    __slots__ = ("code", "signal", "duration_s", "reaper", "last_words", "last_output", "missing")
+    __slots__ = ("code", "signal", "detail", "duration_s", "reaper", "last_words", "last_output", "missing")
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     DURATION_S_FIELD_NUMBER: _ClassVar[int]
     REAPER_FIELD_NUMBER: _ClassVar[int]
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
@@ -258,12 +259,13 @@ class Exit(_message.Message):
     MISSING_FIELD_NUMBER: _ClassVar[int]
     code: int
     signal: str
+    detail: str
     duration_s: float
     reaper: int
     last_words: str
     last_output: str
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., detail: _Optional[str] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Connect(_message.Message):
     __slots__ = ("family", "address", "port", "protocol", "errno", "in_use", "abandoned", "duration_s", "route")

@@ -1,0 +1,115 @@
+"""What error output says: of an errno, of a thing, of a fault of the work's own."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from probe import abi
+
+# How errnos are spelled where runtimes print neither strerror(3) nor the errno's name.
+_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "EPERM": ("PermissionError", "not permitted", "AccessDenied"),
+    "EACCES": ("PermissionError", "AccessDenied", "permission denied"),
+    "ENOENT": ("FileNotFound", "NoSuchFile", "not found", "cannot find", "unable to open"),
+    "ECONNREFUSED": ("ConnectionRefused", "connection refused"),
+    "EAGAIN": ("BlockingIOError", "cannot fork", "unable to create native thread"),
+    "ENOMEM": ("MemoryError", "OutOfMemory", "bad_alloc", "out of memory"),
+    "ENOSYS": ("not implemented", "not supported"),
+    "ETIMEDOUT": ("timed out", "TimeoutError", "timeout"),
+    "EROFS": ("read-only", "readonly", "unable to open database"),
+    "ENOSPC": ("no space left", "disk full"),
+    "ENETUNREACH": ("network is unreachable",),
+    "EHOSTUNREACH": ("unreachable", "no route"),
+    "ECONNRESET": ("ConnectionReset", "reset by peer"),
+    "EMFILE": ("too many open files",),
+}
+_OWN_FAULT = re.compile(
+    r"AssertionError|AssertionFailed|[Aa]ssert(ion)? .*failed|ASSERT|\b(Value|Key|Type|Index|Name|"
+    r"Attribute|ZeroDivision|Syntax|Unicode|Arithmetic|Reference|Range)Error\b|EADDRINUSE|"
+    r"[Aa]ddress already in use|NullPointer|IllegalArgument|IllegalState|OutOfBounds|"
+    r"undefined (reference|variable|method)|\bpanic:|"
+    r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
+    r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|does not match|\bFAILED \(|\bwrong\b|"
+    r"\bnot equal\b"
+)
+_SOME_FAULT = re.compile(
+    r"\b(Error|Traceback|Exception|[Ff]atal|FAILED|ERROR|FAIL|error|failed|failures?|differ)\b"
+)
+# One error as the cause of another: Python, Java.
+_CHAINS = ("During handling of the above", "direct cause of the following", "Caused by")
+_WARNING = re.compile(r"\b([Ww]arn(ing)?|WARN(ING)?|ignor(ed|ing)|skipp(ed|ing)|optional)\b")
+
+
+def says(words: str, errno: str) -> bool:
+    """Whether an error output speaks of this errno, in one of its spellings."""
+    return mentions(words, (abi.errno_text(errno), errno, *_SPELLINGS.get(errno, ())))
+
+
+def mentions(words: str, spellings: tuple[str, ...]) -> bool:
+    """Codes in capitals must stand alone; texts may be of any case."""
+    lower = words.lower()
+    return any(
+        _names(words, spelling) if spelling.isupper() else spelling.lower() in lower
+        for spelling in spellings
+        if spelling
+    )
+
+
+def names(words: str, thing: str) -> bool:
+    """Whether a path, a program or an address is named, as a whole."""
+    return bool(thing) and _names(words, thing)
+
+
+@functools.lru_cache(maxsize=512)
+def _whole(thing: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-]){re.escape(thing)}(?![\w-])")
+
+
+def _names(words: str, thing: str) -> bool:
+    return thing in words and _whole(thing).search(words) is not None
+
+
+def own_fault(words: str) -> bool:
+    """A fault that no sandbox makes: an assertion, a wrong value, a port already in use."""
+    return _OWN_FAULT.search(words) is not None
+
+
+def some_fault(words: str) -> bool:
+    return _SOME_FAULT.search(words) is not None
+
+
+def only_warned(words: str, spellings: tuple[str, ...]) -> bool:
+    """It is named in warnings alone, and another fault follows in a later line."""
+    lines = words.splitlines()
+    named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
+    if not named or not all(_WARNING.search(lines[number]) for number in named):
+        return False
+    return any(some_fault(line) or own_fault(line) for line in lines[named[-1] + 1 :])
+
+
+def passed_over(words: str, things: tuple[str, ...]) -> bool:
+    """Each line that names one of the things says that it was skipped."""
+    lines = [line for line in words.splitlines() if any(names(line, thing) for thing in things)]
+    return bool(lines) and all(_WARNING.search(line) for line in lines)
+
+
+def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
+    """It is named, but the last word is of a fault of the work's own that does not come of it."""
+    if any(chain in words for chain in _CHAINS):
+        return False
+    lines = words.splitlines()
+    named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
+    return bool(named) and any(own_fault(line) for line in lines[named[-1] + 1 :])
+
+
+def errno_spellings(errno: str) -> tuple[str, ...]:
+    return (abi.errno_text(errno), errno, *_SPELLINGS.get(errno, ()))
+
+
+def unexplained_errno(words: str) -> str | None:
+    """An errno that the output speaks of by the name or text that libc gives it."""
+    for errno in _SPELLINGS:
+        if mentions(words, (abi.errno_text(errno), errno)):
+            return errno
+    return None
