@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 libbpf-dev \
 	libseccomp2 bubblewrap nftables iproute2 util-linux strace
 
-.PHONY: setup demo test check lint types proto schema docs bench clean
+LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless golang-go ruby \
+	php-cli perl redis-server sudo iputils-ping curl wget git
+
+.PHONY: setup demo test gallery check lint types proto schema docs bench clean
 
 setup: $(VENV)/.ready
 
@@ -22,6 +25,11 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -q -n 2 tests
+
+# The whole gallery, with every language and server that its scenarios need.
+gallery: setup
+	tools/apt $(LANGUAGES)
+	$(BIN)/python -m pytest -q -n 2 tests/scenarios
 
 check: lint types
 

@@ -10,9 +10,11 @@
 
 #include "path.h"
 
+/* No LRU: one of a few entries evicts early. Each goes with its process or its program. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 512);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
 	__type(key, u32); /* thread group, in the initial pid namespace */
 	__type(value, struct recent);
 } recents SEC(".maps");

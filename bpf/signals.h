@@ -48,6 +48,7 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 	__builtin_memset(&e->head, 0, sizeof(e->head));
 	identify(&e->head, RECORD_SIGNAL, sender);
 	e->head.kind = RECORD_SIGNAL;
+	e->head.count = 1;
 	e->head.time_ns = bpf_ktime_get_boot_ns();
 	e->target_pid = pid;
 	e->signal = signal;
