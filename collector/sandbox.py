@@ -7,12 +7,15 @@ namespaces and seccomp, cgroup files for limits, unshare(1) for a network of its
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import errno
 import os
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +33,7 @@ _ACTIONS = {
     "KILL_THREAD": 0x00000000,
 }
 _ERRNO = 0x00050000
+_REMOVAL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,8 @@ class Sandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for cgroup in dict.fromkeys(self._cgroups):
-            try:
-                cgroup.rmdir()
-            except OSError as error:
-                if error.errno not in (errno.EBUSY, errno.ENOENT):
-                    raise
+        for cgroup in self._cgroups:
+            _remove_cgroup(cgroup)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -129,11 +129,28 @@ def _make_cgroup(name: str, controller: str, limit: int) -> Path:
         folder = _CGROUPS / controller / name
         file = "memory.limit_in_bytes" if controller == "memory" else "pids.max"
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         (folder / file).write_text(str(limit))
     except OSError as error:
         raise Problem(f"cannot limit {controller} in {folder}", error.strerror or "") from error
     return folder
+
+
+def _remove_cgroup(folder: Path) -> None:
+    """Ends what a command has left running in it; those take a moment to go."""
+    end = time.monotonic() + _REMOVAL_S
+    while True:
+        for line in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line), signal.SIGKILL)
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > end:
+                raise Problem(f"cannot remove {folder}", error.strerror or "") from error
+            time.sleep(0.01)
+        else:
+            return
 
 
 def action_value(name: str) -> int:

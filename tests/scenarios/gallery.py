@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ else:
 INTERPRETERS = {"bash": ["bash", "-c"], "python": ["/usr/bin/python3", "-c"]}
 PROBE = Path(sys.executable).parent / "probe"
 TIMEOUT_S = 60
+_NUMBERS = itertools.count()
 NAMESERVER = ("/usr/bin/python3", str(Path(__file__).parent / "nameserver.py"))
 
 
@@ -61,7 +63,7 @@ def watch(scenario: Scenario, folder: Path, *options: str) -> dict[str, Any]:
     if profile.firewall is not None:
         profile = Profile(**{**vars(profile), "firewall": filled(profile.firewall, values)})
     report = folder.parent / f"{folder.name}.json"
-    with Sandbox(profile, f"scenario-{os.getpid()}-{folder.name}") as sandbox:
+    with Sandbox(profile, f"scenario-{os.getpid()}-{next(_NUMBERS)}") as sandbox:
         command = [str(PROBE), "run", "--test", scenario.name, "--json", str(report), *options]
         command += ["--explain", "never", "--", *sandbox.command(argv)]
         # Not captured: what a scenario leaves running would hold the pipes open.
