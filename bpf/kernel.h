@@ -366,6 +366,7 @@ struct socket {
 #define EPERM 1
 #define ENOENT 2
 #define ENOTDIR 20
+#define E2BIG 7
 #define EAGAIN 11
 #define EACCES 13
 #define ENOMEM 12

@@ -10,11 +10,13 @@
 
 #include "path.h"
 
-/* No LRU: one of a few entries evicts early. Each goes with its process or its program. */
+/*
+ * No LRU, which evicts early when it has few entries; and allocated beforehand, for an
+ * allocation of this size often fails in a hurry. An entry goes with its process.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 1024);
 	__type(key, u32); /* thread group, in the initial pid namespace */
 	__type(value, struct recent);
 } recents SEC(".maps");
@@ -31,12 +33,15 @@ static __always_inline struct recent *recent_of_current(void)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
 	struct recent *recent = bpf_map_lookup_elem(&recents, &tgid), *empty;
+	struct task_state *state;
 
 	if (recent)
 		return recent;
 	empty = bpf_map_lookup_elem(&no_recent, &zero);
-	if (empty)
-		bpf_map_update_elem(&recents, &tgid, empty, BPF_NOEXIST);
+	if (empty && bpf_map_update_elem(&recents, &tgid, empty, BPF_NOEXIST) == -E2BIG) {
+		state = task_state(bpf_get_current_task_btf());
+		count_loss(state ? state->span : 0, RECORD_RECENT);
+	}
 	return bpf_map_lookup_elem(&recents, &tgid);
 }
 
