@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
 )
 CERTAIN_ENOUGH = 0.4  # below it, a finding is an alternative to the work's own fault
 ALTERNATIVES = 4
+DISMISSALS = 50
 
 
 def explain(case: Case) -> Explanation:
@@ -44,11 +45,13 @@ def explain(case: Case) -> Explanation:
         else:
             _keep_best(findings, judged)
     if case.span.passed:
-        return Explanation(None, (), tuple(dismissed))
+        return Explanation(None, (), tuple(dismissed[:DISMISSALS]))
     ranked = sorted(findings.values(), key=lambda finding: -finding.confidence)
     if not ranked or ranked[0].confidence < CERTAIN_ENOUGH:
         ranked = [workload.verdict(story), *ranked]
-    return Explanation(ranked[0], tuple(ranked[1 : 1 + ALTERNATIVES]), tuple(dismissed))
+    return Explanation(
+        ranked[0], tuple(ranked[1 : 1 + ALTERNATIVES]), tuple(dismissed[:DISMISSALS])
+    )
 
 
 def _suspects(story: Story) -> Iterable[Suspect | Dismissal]:

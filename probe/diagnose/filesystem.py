@@ -55,22 +55,22 @@ _WORDS = {
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    for event in story.events:
-        if isinstance(event, File) and event.errno in _CAUSES:
+    for event in story.worth_judging(File):
+        if event.errno in _CAUSES:
             yield _file(story, event)
+    programs = {os.path.basename(event.path) for event in story.all(Exec) if event.errno}
     for process in story.tree.processes.values():
-        suspect = _missing(story, process)
+        suspect = _missing(story, process, programs)
         if suspect is not None:
             yield suspect
 
 
-def _missing(story: Story, process: Process) -> Suspect | None:
+def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | None:
     """A file that a failing process looked for in vain, and says so."""
     ended = process.exit
-    if ended is None or not process.failed or not process.weight:
+    if ended is None or not process.failed or not process.weight or not ended.missing:
         return None
     said = story.words(process.pid)
-    programs = {os.path.basename(failed.path) for failed in _failed_execs(story)}
     for path in reversed(ended.missing):
         name = os.path.basename(path.rstrip("/"))
         if name in programs or is_program_path(path):
@@ -86,10 +86,6 @@ def _missing(story: Story, process: Process) -> Suspect | None:
                 spellings=words.errno_spellings("ENOENT"),
             )
     return None
-
-
-def _failed_execs(story: Story) -> list[Exec]:
-    return [event for event in story.events if isinstance(event, Exec) and event.errno]
 
 
 def _named(said: str, path: str, name: str) -> bool:

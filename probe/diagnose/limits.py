@@ -19,10 +19,8 @@ _TIMEOUT_WORDS = ("timed out", "timeout", "TimeoutExpired", "time limit", "deadl
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    chosen = {event.pid for event in story.events if isinstance(event, Oom)}
-    for event in story.events:
-        if not isinstance(event, Signal):
-            continue
+    chosen = {event.pid for event in story.all(Oom)}
+    for event in story.worth_judging(Signal):
         target = story.tree.processes.get(event.target)
         if target is None or target.exit is None:
             continue

@@ -10,10 +10,10 @@ from probe.events import Exit, Oom
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    for event in story.events:
-        if isinstance(event, Oom):
-            yield _oom(story, event)
-        elif isinstance(event, Exit) and event.signal == "SIGBUS" and event.detail:
+    for victim in story.worth_judging(Oom):
+        yield _oom(story, victim)
+    for event in story.all(Exit):
+        if event.signal == "SIGBUS" and event.detail:
             yield _shared_memory(story, event)
 
 

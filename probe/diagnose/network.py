@@ -26,11 +26,15 @@ _DNS_PORT = 53
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    for event in story.events:
-        if isinstance(event, Connect) and _came_to_nothing(story, event):
+    for event in story.worth_judging(Connect, unless=_was_reached):
+        if _came_to_nothing(story, event):
             yield _connect(story, event)
-        elif isinstance(event, Dns) and event.rcode != "NOERROR":
-            yield _name(story, event)
+    for query in story.worth_judging(Dns, unless=lambda query: query.rcode == "NOERROR"):
+        yield _name(story, query)
+
+
+def _was_reached(event: Connect) -> bool:
+    return event.errno is None and not event.abandoned
 
 
 def _came_to_nothing(story: Story, event: Connect) -> bool:
@@ -65,8 +69,8 @@ def _socket_named(story: Story, event: Connect) -> bool:
 def _resolved_later(story: Story, event: Dns) -> bool:
     """The same name, or it with or without a search domain, or its other address family."""
     name = event.name.rstrip(".")
-    for other in story.events:
-        if isinstance(other, Dns) and other.rcode == "NOERROR":
+    for other in story.all(Dns):
+        if other.rcode == "NOERROR":
             found = other.name.rstrip(".")
             if found == name or found.startswith(name + ".") or name.startswith(found + "."):
                 return True
@@ -116,16 +120,15 @@ def _prior(story: Story, event: Connect) -> float:
         return 0.3  # a race that another address won, or a program in a hurry
     same = [
         other
-        for other in story.events
-        if isinstance(other, Connect)
-        and (other.address, other.port, other.errno) == (event.address, event.port, event.errno)
+        for other in story.all(Connect)
+        if (other.address, other.port, other.errno) == (event.address, event.port, event.errno)
     ]
     if sum(other.count for other in same) >= _NEEDED:
         return 0.97
     elsewhere = any(
         other.errno is None and not other.abandoned and other.pid == event.pid
-        for other in story.events
-        if isinstance(other, Connect) and other.time_ns > event.time_ns
+        for other in story.all(Connect)
+        if other.time_ns > event.time_ns
     )
     return 0.5 if elsewhere else 0.85
 
@@ -188,10 +191,9 @@ _NAME_WORDS = {
 
 def _reached_later(story: Story, event: Connect) -> Connect | None:
     """The same service, by the same process or one beside it, at this address or another."""
-    for other in story.events:
+    for other in story.all(Connect):
         if (
-            isinstance(other, Connect)
-            and other.errno is None
+            other.errno is None
             and not other.abandoned
             and other.time_ns > event.time_ns
             and other.port == event.port

@@ -62,9 +62,8 @@ _TOLERATED = frozenset(
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    for event in story.events:
-        if isinstance(event, Syscall):
-            yield _RULES.get(event.errno, _refused)(story, event)
+    for event in story.worth_judging(Syscall):
+        yield _RULES.get(event.errno, _refused)(story, event)
 
 
 def _suspect(

@@ -28,13 +28,12 @@ _NOT_THERE = re.compile(r"^['\"’`]?(: |,| ).*?(not found|[Nn]o such file|is no
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    for event in story.events:
-        if isinstance(event, Exec) and event.errno:
-            judged = _exec(story, event)
-            if judged is not None:
-                yield judged
-        elif isinstance(event, Fork):
-            yield _fork(story, event)
+    for event in story.worth_judging(Exec, unless=lambda event: event.errno is None):
+        judged = _exec(story, event)
+        if judged is not None:
+            yield judged
+    for failed in story.worth_judging(Fork):
+        yield _fork(story, failed)
     for process in story.tree.processes.values():
         suspect = _looked_up_in_vain(story, process)
         if suspect is not None:
@@ -52,7 +51,9 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
     refused_chmod = _refused_chmod(story, event) if event.errno == "EACCES" else None
     if refused_chmod is not None:
         return _without_its_bit(story, event, refused_chmod)
-    cause = event.reason or _BY_ERRNO.get(event.errno or "", "exec.permission")
+    cause = _BY_ERRNO.get(event.errno or "", "exec.permission")
+    if event.reason in _EXEC_WORDS:  # reports may come from anywhere
+        cause = event.reason
     name = os.path.basename(event.path)
     what, advice = _EXEC_WORDS[cause](event)
     return Suspect(
@@ -74,10 +75,9 @@ def _ran_it_as_a_script(story: Story, event: Exec) -> bool:
 def _refused_chmod(story: Story, event: Exec) -> Seccomp | None:
     """A filter kept the execute bit from this file, and nobody minded at the time."""
     name = os.path.basename(event.path)
-    for other in story.events:
+    for other in story.all(Seccomp):
         if (
-            isinstance(other, Seccomp)
-            and other.syscall in ("chmod", "fchmod", "fchmodat", "fchmodat2")
+            other.syscall in ("chmod", "fchmod", "fchmodat", "fchmodat2")
             and other.time_ns < event.time_ns
             and os.path.basename(other.detail or "") in ("", name)
         ):
@@ -220,8 +220,7 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         return None
     program = process.program_at(ended.time_ns)
     started_ns = program.time_ns if program else 0
-    own = (e for e in story.events if e.pid == process.pid and e.time_ns > started_ns)
-    if any(isinstance(event, Exec) and event.errno for event in own):
+    if any(failed.time_ns > started_ns for failed in process.refused):
         return None  # it was not by stat that it found out
     said = story.words(process.pid)
     programs = {one.name for one in story.tree.ancestors(process.pid)} | {ended.comm}

@@ -14,8 +14,8 @@ _KILLS = frozenset({"kill_process", "kill_thread", "strict"})
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
-    denials = [event for event in story.events if isinstance(event, Seccomp)]
-    proven = {_kind(event) for event in denials if _shrugged_off(event)}
+    denials = story.worth_judging(Seccomp)
+    proven = {_kind(event) for event in story.all(Seccomp) if _shrugged_off(event)}
     for event in denials:
         yield _judge(story, event, proven)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from probe.diagnose import words
 from probe.diagnose.case import Case, Dismissal, Finding
@@ -34,6 +37,19 @@ class Suspect:
     evidence: tuple[str, ...] = ()
 
 
+Kind = TypeVar("Kind", bound=Event)
+_JUDGED = 4  # of events that are alike
+_JUDGED_OF_A_KIND = 64
+
+
+def _likeness(event: Event) -> tuple[object, ...]:
+    """What two events have in common that are the same trouble."""
+    return tuple(
+        getattr(event, name, None)
+        for name in ("errno", "syscall", "action", "address", "port", "name", "path", "signal")
+    )
+
+
 class Story:
     """Answers the questions that every rule asks."""
 
@@ -41,6 +57,34 @@ class Story:
         self.case = case
         self.events = case.events
         self.tree = Tree(case.span, case.events)
+        self._by_kind: dict[type[Event], list[Event]] = {}
+        self._by_pid: dict[int, list[Event]] = {}
+        for event in case.events:
+            self._by_kind.setdefault(type(event), []).append(event)
+            self._by_pid.setdefault(event.pid, []).append(event)
+
+    def all(self, kind: type[Kind]) -> list[Kind]:
+        """Every event of a kind, in order of time."""
+        return cast("list[Kind]", self._by_kind.get(kind, []))
+
+    def worth_judging(
+        self, kind: type[Kind], unless: Callable[[Kind], bool] = lambda event: False
+    ) -> list[Kind]:
+        """Of those that are alike, the ones nearest to the failure: a storm is one suspect."""
+        alike: dict[object, list[Kind]] = {}
+        for event in self.all(kind):
+            if unless(event):
+                continue
+            alike.setdefault(_likeness(event), []).append(event)
+        chosen: list[Kind] = []
+        for events in alike.values():
+            if len(events) > _JUDGED:
+                events = sorted(events, key=self._nearness)[-_JUDGED:]
+            chosen.extend(events)
+        return sorted(chosen, key=self._nearness)[-_JUDGED_OF_A_KIND:]
+
+    def _nearness(self, event: Event) -> tuple[float, int]:
+        return self.tree.process(event.pid).weight, event.time_ns
 
     def process(self, event: Event) -> Process:
         return self.tree.process(event.pid)
@@ -137,14 +181,14 @@ class Story:
 
     def later(self, event: Event) -> list[Event]:
         """The same process's events after this one."""
-        return [e for e in self.events if e.pid == event.pid and e.time_ns > event.time_ns]
+        own = self._by_pid.get(event.pid, [])
+        return own[bisect.bisect_right(own, event.time_ns, key=lambda other: other.time_ns) :]
 
     def started_later(self, event: Event) -> Exec | None:
         """A program that the same process became afterwards."""
-        for other in self.later(event):
-            if isinstance(other, Exec) and other.errno is None:
-                return other
-        return None
+        programs = self.process(event).programs
+        at = bisect.bisect_right(programs, event.time_ns, key=lambda other: other.time_ns)
+        return programs[at] if at < len(programs) else None
 
     def weigh(self, suspect: Suspect) -> Finding | Dismissal:
         """A finding with its confidence, or a dismissal with the reason."""

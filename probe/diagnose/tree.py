@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,13 +13,16 @@ from probe.span import Span
 _SECOND = 1_000_000_000
 _NEVER = 1 << 63
 _ATTEMPTS = 3
+_NEIGHBOURS = 8  # siblings that may have been one pipeline
+_DEPTH = 64
+_NEGLIGIBLE = 0.02
 TIMED_OUT = frozenset({124, 137})  # timeout(1), 137 when it had to kill
 _SETTLED = 20_000_000  # a pipeline's stages are created within so many nanoseconds
 # Signals by which a program ends others in the course of its work.
 _ROUTINE = frozenset({"SIGPIPE", "SIGTERM", "SIGKILL", "SIGINT", "SIGHUP"})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Process:
     """One process. `weight` is how surely its failure became the span's: 1 certain, 0 not."""
 
@@ -73,12 +77,45 @@ class Process:
 
 
 def _signal_number(name: str) -> int:
+    """0 for a name that is none: reports may come from anywhere."""
     import signal
 
-    try:
+    if name in signal.Signals.__members__:
         return signal.Signals[name].value
-    except KeyError:
-        return int(name.removeprefix("SIG"))
+    number = name.removeprefix("SIG")
+    return int(number) if number.isdecimal() and number.isascii() else 0
+
+
+class After:
+    """What became of a child's siblings after it: taken in from the last to the first."""
+
+    def __init__(self, siblings: list[Process]) -> None:
+        self.successes = self.failures = 0
+        self.statuses: set[int | None] = set()
+        self._next: deque[Process] = deque(maxlen=_NEIGHBOURS)
+        self._outcomes: dict[str, Counter[int | None]] = {}
+        for sibling in siblings:
+            self._outcomes.setdefault(sibling.name, Counter())[sibling.status] += 1
+
+    def add(self, sibling: Process) -> None:
+        if sibling.failed:
+            self.failures += 1
+            self.statuses.add(sibling.status)
+            self._next.appendleft(sibling)
+        else:
+            self.successes += 1
+
+    def outlived(self, child: Process) -> bool:
+        """Whether a failing sibling was created with the child and outlived it."""
+        return any(
+            abs(other.born_ns - child.born_ns) < _SETTLED and other.born_ns < child.end_ns
+            for other in self._next
+        )
+
+    def tried_in_vain(self, child: Process) -> bool:
+        """One program again and again, always with this status: it is needed."""
+        outcomes = self._outcomes[child.name]
+        return len(outcomes) == 1 and outcomes[child.status] >= _ATTEMPTS
 
 
 class Tree:
@@ -92,6 +129,7 @@ class Tree:
         for event in events:
             self._take(event)
         self.process(self.root)
+        self._children = self._by_parent()
         if not span.passed:
             self._weigh(self.root, 1.0)
 
@@ -110,23 +148,28 @@ class Tree:
         elif isinstance(event, Signal):
             self._signals.setdefault(event.target, []).append(event)
 
+    def _by_parent(self) -> dict[int, list[Process]]:
+        families: dict[int, list[Process]] = {}
+        for process in self.processes.values():
+            if process.exit is not None and process.parent != process.pid:
+                families.setdefault(process.parent, []).append(process)
+        for children in families.values():
+            children.sort(key=lambda process: process.end_ns)
+        return families
+
     def children(self, pid: int) -> list[Process]:
         """Those that ended, in the order of their ends."""
-        ended = [p for p in self.processes.values() if p.parent == pid and p.exit and p.pid != pid]
-        return sorted(ended, key=lambda p: p.exit.time_ns if p.exit else 0)
+        return self._children.get(pid, [])
 
     def ancestors(self, pid: int) -> list[Process]:
         """The process itself and upwards to the root."""
-        line: list[Process] = []
-        while pid in self.processes and len(line) < 64:
-            process = self.processes[pid]
-            if process in line:
-                break
-            line.append(process)
+        line: dict[int, Process] = {}
+        while pid in self.processes and pid not in line and len(line) < _DEPTH:
+            line[pid] = self.processes[pid]
             if pid == self.root:
                 break
-            pid = process.parent
-        return line
+            pid = line[pid].parent
+        return list(line.values())
 
     def killer(self, pid: int) -> Signal | None:
         """The signal that ended the process, where another one sent it."""
@@ -150,19 +193,22 @@ class Tree:
         return self._span.ended_ns or 0
 
     def _weigh(self, pid: int, weight: float) -> None:
-        parent = self.process(pid)
-        if weight <= parent.weight or weight < 0.02:
-            return
-        parent.weight = weight
-        children = self.children(pid)
-        for number, child in enumerate(children):
-            if child.failed:
-                link = self._link(parent, child, children[number + 1 :])
-                self._weigh(child.pid, weight * link)
+        waiting = [(pid, weight)]
+        while waiting:
+            pid, weight = waiting.pop()
+            parent = self.process(pid)
+            if weight <= parent.weight or weight < _NEGLIGIBLE:
+                continue
+            parent.weight = weight
+            after = After(self.children(pid))
+            for child in reversed(self.children(pid)):
+                if child.failed:
+                    waiting.append((child.pid, weight * self._link(parent, child, after)))
+                after.add(child)
 
-    def _link(self, parent: Process, child: Process, later: list[Process]) -> float:
+    def _link(self, parent: Process, child: Process, after: After) -> float:
         """How likely it is that the parent failed because the child did."""
-        if any(program.time_ns > child.end_ns for program in parent.programs):
+        if parent.programs and parent.programs[-1].time_ns > child.end_ns:
             return 0.03  # it became another program, which failed for its own reasons
         signal = child.exit.signal if child.exit else None
         if signal == "SIGPIPE":
@@ -171,40 +217,25 @@ class Tree:
         if signal in _ROUTINE and kill is not None and self._from_above(kill, child):
             # A time limit fails for what its command was waiting for.
             return 0.9 if self.process(kill.pid).status in TIMED_OUT else 0.05
-        failures = [other for other in later if other.failed]
-        if child.only_tried_to_start and not failures:
+        if child.only_tried_to_start and not after.failures:
             return 0.85
-        if self._tried_in_vain(child):
+        if after.tried_in_vain(child):
             return 0.8
         # Each later child that ended well makes it less likely that this one was needed.
-        patience = 0.7 ** min(len(later) - len(failures), 3)
+        patience = 0.7 ** min(after.successes, 3)
         if parent.exit is None:  # a test in a process that lives on
-            return (0.6 if failures else 0.85) * patience
-        if self._beside(child, later):
+            return (0.6 if after.failures else 0.85) * patience
+        if after.outlived(child):
             return 0.8  # an earlier stage of a pipeline, whose last stage gives the status
+        nothing_later = not after.successes and not after.failures
         if parent.status == child.status:
-            if any(other.status == child.status for other in failures):
+            if child.status in after.statuses:
                 return 0.5
-            return 0.97 if not later else 0.85 * patience
-        if failures:
+            return 0.97 if nothing_later else 0.85 * patience
+        if after.failures:
             return 0.35
         lag = parent.end_ns - child.end_ns
-        return (0.8 if not later or lag < _SECOND else 0.4) * patience
-
-    @staticmethod
-    def _beside(child: Process, later: list[Process]) -> bool:
-        """Whether a failing sibling was created with it and outlived it."""
-        return any(
-            other.failed
-            and abs(other.born_ns - child.born_ns) < _SETTLED
-            and other.born_ns < child.end_ns
-            for other in later
-        )
-
-    def _tried_in_vain(self, child: Process) -> bool:
-        """One program again and again, never with success: it is needed."""
-        same = [p for p in self.children(child.parent) if p.name == child.name]
-        return len(same) >= _ATTEMPTS and all(p.status == child.status for p in same)
+        return (0.8 if nothing_later or lag < _SECOND else 0.4) * patience
 
     def _from_above(self, kill: Signal, child: Process) -> bool:
         """A program's signal to what it started; the OOM killer's comes from the kernel."""

@@ -95,5 +95,5 @@ def _relevant_shut(story: Story) -> dict[str, str]:
 
 
 def _asked_for_names(story: Story) -> bool:
-    asked = any(isinstance(event, Connect) and event.port == _DNS_PORT for event in story.events)
+    asked = any(event.port == _DNS_PORT for event in story.all(Connect))
     return asked or words.mentions(story.words(story.tree.root), NAME_ERRORS)

@@ -1,0 +1,114 @@
+"""Explaining, on stories told here: the kinds of mistakes that an explanation must not make."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_message import EVENTS
+
+from probe.causes import CAUSES
+from probe.coverage import SENSES, Coverage, Losses
+from probe.diagnose import explain, make_case
+from probe.events import Connect, Event, Exec, Exit, Oom, Seccomp
+from probe.span import Span
+
+FULL = Coverage("core", dict.fromkeys(SENSES, "full"))
+START = 1_700_000_000_000_000_000
+ROOT = 100
+MS = 1_000_000
+
+
+def span(outcome: str = "failed", **fields: object) -> Span:
+    values = {"exit_code": 1, "ended_ns": START + 1000 * MS, **fields}
+    return Span(1, "r", "t", ("x",), "s", "b", ROOT, START, outcome=outcome, **values)  # type: ignore[arg-type]
+
+
+def cause(events: list[Event], coverage: Coverage = FULL, losses: Losses | None = None) -> str:
+    verdict = explain(make_case(span(), events, coverage, losses)).verdict
+    assert verdict is not None
+    return verdict.cause
+
+
+def at(sequence: int, ms: int, pid: int = ROOT) -> dict[str, int]:
+    return {"sequence": sequence, "time_ns": START + ms * MS, "pid": pid, "ppid": 1}
+
+
+def refused(sequence: int, ms: int, pid: int = ROOT) -> Connect:
+    return Connect(
+        **at(sequence, ms, pid), family="ipv4", address="10.0.0.1", port=80, errno="ECONNREFUSED"
+    )
+
+
+def ended(sequence: int, ms: int, pid: int = ROOT, **fields: object) -> Exit:
+    return Exit(**{**at(sequence, ms, pid), "duration_s": ms / 1000, "code": 1, **fields})  # type: ignore[arg-type]
+
+
+def test_a_refusal_at_the_end_is_the_cause() -> None:
+    assert cause([refused(1, 990), ended(2, 1000)]) == "net.refused"
+
+
+def test_a_refusal_that_the_program_got_over_is_not() -> None:
+    reached = Connect(**at(2, 500), family="ipv4", address="10.0.0.2", port=80)
+    assert cause([refused(1, 400), reached, ended(3, 1000)]) == "workload.failed"
+
+
+def test_an_assertion_outweighs_a_refusal_that_nobody_mentions() -> None:
+    words = "AssertionError: 3 != 4"
+    assert cause([refused(1, 400), ended(2, 1000, last_words=words)]) == "workload.failed"
+
+
+def test_the_oom_kill_of_a_grandchild_is_followed_through_wrappers() -> None:
+    events: list[Event] = [
+        Oom(**{**at(1, 900, 102), "ppid": 101}, scope="cgroup", cgroup="/c", limit=1 << 26),
+        ended(2, 901, 102, ppid=101, code=None, signal="SIGKILL"),
+        ended(3, 905, 101, ppid=ROOT, code=137),
+        ended(4, 1000),
+    ]
+    assert cause(events) == "memory.cgroup_oom"
+
+
+def test_what_another_process_shrugged_off_is_dismissed() -> None:
+    denial = Seccomp(**{**at(1, 400, 101), "ppid": ROOT}, syscall="ptrace", errno="EPERM")
+    case = make_case(span(), [denial, ended(2, 500, 101, ppid=ROOT, code=0), ended(3, 1000)], FULL)
+    explanation = explain(case)
+    assert explanation.verdict is not None
+    assert explanation.verdict.cause == "workload.failed"
+    assert [dismissal.event for dismissal in explanation.dismissed] == ["e1"]
+
+
+def test_nothing_is_blamed_on_a_process_that_became_another_program() -> None:
+    started = Exec(**at(2, 500), path="/bin/app", argv=("app",))
+    assert cause([refused(1, 400), started, ended(3, 1000)]) == "workload.failed"
+
+
+@pytest.mark.parametrize(
+    ("coverage", "losses"),
+    [
+        (Coverage("core", {**FULL.senses, "exec": "none: why"}), Losses()),
+        (FULL, Losses({"exec": 1})),
+    ],
+    ids=["a shut eye", "a loss"],
+)
+def test_without_sight_it_is_unknown(coverage: Coverage, losses: Losses) -> None:
+    assert cause([ended(1, 1000)], coverage, losses) == "unknown"
+
+
+def test_an_eye_that_nothing_came_near_does_no_harm() -> None:
+    coverage = Coverage("core", {**FULL.senses, "dns": "none: why"})
+    assert cause([ended(1, 1000)], coverage) == "workload.failed"
+    asked = Connect(**at(1, 900), family="ipv4", address="10.0.0.53", port=53, protocol="datagram")
+    assert cause([asked, ended(2, 1000)], coverage) == "unknown"
+
+
+@given(st.lists(EVENTS, max_size=30), st.sampled_from(["passed", "failed", "timeout"]))
+def test_any_story_has_an_end(events: list[Event], outcome: str) -> None:
+    unique = {event.sequence: event for event in events}
+    case = make_case(span(outcome), unique.values(), FULL)
+    explanation = explain(case)
+    assert (explanation.verdict is None) == (outcome == "passed")
+    known = {event.id for event in case.events}
+    for finding in [*filter(None, [explanation.verdict]), *explanation.alternatives]:
+        assert finding.cause in CAUSES and 0 <= finding.confidence <= 1
+        assert set(finding.evidence) <= known
+        assert finding.summary
