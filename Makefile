@@ -9,7 +9,7 @@ APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 li
 LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless golang-go ruby \
 	php-cli perl redis-server sudo iputils-ping curl wget git
 
-.PHONY: setup demo test gallery check lint types proto schema docs bench clean
+.PHONY: setup demo test gallery check lint types proto schema docs bench bench-accuracy clean
 
 setup: $(VENV)/.ready
 
@@ -54,6 +54,10 @@ docs: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+# How often the verdict is right, beside a baseline; with the languages that are there.
+bench-accuracy: setup
+	$(BIN)/python -m bench.accuracy
 
 clean:
 	rm -rf $(VENV) probe/engine/objects build dist

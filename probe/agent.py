@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -34,7 +36,7 @@ from probe.watch import READ_EVERY_S, Watch
 if TYPE_CHECKING:
     from probe.stream import Stream
 
-CLIENTS_MAX = 1024
+CLIENTS_MAX = 400
 SPANS_PER_CLIENT = 64
 LINE_MAX = 1 << 20
 DRAIN_S = 5.0
@@ -105,11 +107,15 @@ class Agent:
         self._watch.close()
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as error:
+            log.warning("cannot accept", error=str(error))
+            return
         if len(self._clients) >= CLIENTS_MAX:
             connection.close()
             return
-        connection.settimeout(2.0)
+        connection.setblocking(False)
         client = Client(connection)
         self._clients[connection.fileno()] = client
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(client))
@@ -143,10 +149,18 @@ class Agent:
             # Whatever a client sends, the others keep their agent.
             log.warning("bad request", uid=client.uid, error=repr(error)[:200])
             answer = {"error": f"bad request: {type(error).__name__}"}
+        return self._answer(client, json.dumps(answer).encode() + b"\n")
+
+    @staticmethod
+    def _answer(client: Client, data: bytes) -> bool:
+        """Short answers go at once; who does not read a long one holds up nobody else."""
         try:
-            client.connection.sendall(json.dumps(answer).encode() + b"\n")
+            sent = client.connection.send(data)
         except OSError:
             return False
+        if sent < len(data):
+            rest = data[sent:]
+            threading.Thread(target=_send_all, args=(client.connection, rest), daemon=True).start()
         return True
 
     def _begin(self, client: Client, request: JsonObject) -> JsonObject:
@@ -159,7 +173,7 @@ class Agent:
             pid = _pid_of(pidfd)
             if client.uid not in (0, os.stat(f"/proc/{pid}").st_uid):
                 raise RefusedError("the process belongs to another user")
-            span = open_span(self._watch.next_key(), {**request, "pid": pid})
+            span = open_span(self._watch.next_key(), {**_checked(request), "pid": pid})
             self._watch.begin(span, pidfd)
         except BaseException:
             os.close(pidfd)
@@ -181,8 +195,8 @@ class Agent:
             span.ended_ns = int(request["ended_ns"])
         if request.get("outcome") in OUTCOMES:
             span.outcome = request["outcome"]
-        if request.get("message"):
-            span.message = str(request["message"])[:4096]
+        if isinstance(request.get("message"), str):
+            span.message = local.clean(request["message"])[:4096]
         case = self._finish(client, key)
         if not request.get("report"):
             return {}
@@ -220,8 +234,38 @@ class Agent:
         self._selector.unregister(client.connection)
         for key in list(client.spans):
             self._spans[key].ended_ns = time.time_ns()
-            self._finish(client, key)
+            try:
+                self._finish(client, key)
+            except Exception as error:
+                log.warning("a span could not be ended", error=repr(error)[:200])
         client.close()
+
+
+def _send_all(connection: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        duplicate = connection.dup()
+        duplicate.settimeout(DRAIN_S)
+        duplicate.sendall(data)
+        duplicate.close()
+
+
+def _checked(request: JsonObject) -> JsonObject:
+    """The fields of a request to begin a span; RefusedError where one is not what it must be."""
+    for name, kind in (("run", str), ("test", str), ("command", list), ("started_ns", int)):
+        if not isinstance(request.get(name), kind):
+            raise RefusedError(f"{name} must be of type {kind.__name__}")
+    command = request["command"]
+    if not all(isinstance(word, str) for word in command) or len(command) > local.WORDS_MAX:
+        raise RefusedError(f"command must be at most {local.WORDS_MAX} strings")
+    if not 0 <= request["started_ns"] < 1 << 63:
+        raise RefusedError("started_ns must be nanoseconds since the epoch")
+    return {
+        "run": local.clean(request["run"])[: local.ID_MAX],
+        "test": local.clean(request["test"])[: local.ID_MAX],
+        "command": [local.clean(word)[: local.WORD_MAX] for word in command],
+        "started_ns": request["started_ns"],
+        "whole_process": request.get("whole_process", True) is not False,
+    }
 
 
 def _pid_of(pidfd: int) -> int:
@@ -235,7 +279,7 @@ def _pid_of(pidfd: int) -> int:
 
 def _listen(path: str) -> socket.socket:
     """Everybody may connect: what a client may do follows from its credentials."""
-    folder = os.path.dirname(path)
+    folder = os.path.dirname(os.path.abspath(path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         os.makedirs(folder, mode=0o755, exist_ok=True)
@@ -255,11 +299,12 @@ def serve(path: str | None, collector: str | None) -> None:
     """Runs until SIGTERM or SIGINT. Problem where the sandbox does not let it."""
     configure_logging()
     path = path or local.socket_path()
-    listener = _listen(path)
     try:
         engine = CoreEngine()
     except EngineError as error:
         raise Problem(f"cannot watch: {error}", error.mend) from error
+    _make_room_for_clients()
+    listener = _listen(path)
     stopped, stop = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os.write(stop, b"x"))
@@ -282,6 +327,13 @@ def serve(path: str | None, collector: str | None) -> None:
             os.unlink(path)
         agent.close()
     log.info("ended")
+
+
+def _make_room_for_clients() -> None:
+    """Each takes a descriptor or two; the usual soft limit is lower than what we serve."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _sink(stream: Stream | None) -> Callable[[Event], None]:

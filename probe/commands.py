@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from probe.events import JsonObject
+    from probe.watcher import Watcher
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -47,16 +48,40 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def _add_run(run: Parser) -> None:
     run.usage = "probe run [options] -- CMD [ARG ...]"
     run.add_argument("--test", metavar="ID", default="", help="the test that CMD belongs to")
-    run.add_argument("--run", metavar="ID", default=os.environ.get("PROBE_RUN", ""))
+    run.add_argument(
+        "--run",
+        metavar="ID",
+        default=os.environ.get("PROBE_RUN", ""),
+        help="the run that the test belongs to (default: $PROBE_RUN)",
+    )
     run.add_argument("--json", metavar="FILE", help="write the report there; - for standard output")
-    run.add_argument("--explain", choices=("auto", "always", "never"), default="auto")
-    run.add_argument("--collector", metavar="ADDR", default=os.environ.get("PROBE_COLLECTOR"))
-    run.add_argument("--engine", choices=("auto", "core", "bcc", "portable"), default="auto")
+    run.add_argument(
+        "--explain",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="whether to explain on stderr; auto: after a failure",
+    )
+    run.add_argument(
+        "--collector",
+        metavar="ADDR",
+        help="send what was seen there (default: the agent's, else $PROBE_COLLECTOR)",
+    )
+    run.add_argument(
+        "--engine",
+        choices=("auto", "core"),
+        default="auto",
+        help="core: eBPF in this process; auto: a running agent, else core",
+    )
     run.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD")
 
 
 def _add_agent(agent: Parser) -> None:
-    agent.add_argument("--collector", metavar="ADDR", default=os.environ.get("PROBE_COLLECTOR"))
+    agent.add_argument(
+        "--collector",
+        metavar="ADDR",
+        default=os.environ.get("PROBE_COLLECTOR"),
+        help="host:port or unix:/path of a collector (default: $PROBE_COLLECTOR)",
+    )
     agent.add_argument("--socket", metavar="PATH", help="default: /run/probe/agent.sock")
 
 
@@ -74,13 +99,27 @@ def run_command(options: argparse.Namespace) -> int:
     if not command:
         raise Problem("no command given", "probe run [options] -- CMD [ARG ...]")
     watch = watcher.choose(options.engine, options.collector)
-    child = run.Child(command)
+    try:
+        child = run.Child(command)
+    except OSError as error:
+        # The limits that we are to explain may leave no room for a child beside us.
+        _say(f"blind: {error.strerror} while forking, so {command[0]} runs unwatched")
+        run.become(command)
     watch.begin(local.begin_request(options.run, options.test, command, child), child.pidfd)
     warned = watch.warning
     if warned and options.explain != "never":
         _say(warned)
     child.release()
     status = child.wait()
+    # From here on nothing of ours may change what the command said with its status.
+    try:
+        _conclude(watch, status, options, warned)
+    except Exception as error:
+        _say(f"the failure could not be explained: {type(error).__name__}: {error}")
+    return run.exit_status(status)
+
+
+def _conclude(watch: Watcher, status: int, options: argparse.Namespace, warned: str | None) -> None:
     ended_ns = time.time_ns()
     explained = options.explain == "always" or (options.explain == "auto" and status != 0)
     report = watch.end(status, ended_ns, explained or options.json is not None)
@@ -88,7 +127,6 @@ def run_command(options: argparse.Namespace) -> int:
         _say(watch.warning)
     if report is not None:
         _tell(report, explained, options.json)
-    return run.exit_status(status)
 
 
 def _say(text: str) -> None:
@@ -108,15 +146,15 @@ def _tell(report: JsonObject, explained: bool, path: str | None) -> None:
         return
     import json
 
-    if path == "-":
-        sys.stdout.write(json.dumps(report) + "\n")
-        sys.stdout.flush()
-    else:
-        try:
+    content = json.dumps(report) + "\n"
+    try:
+        if path == "-":
+            os.write(1, content.encode())
+        else:
             with open(path, "w", encoding="utf-8") as file:
-                file.write(json.dumps(report) + "\n")
-        except OSError as error:
-            _say(f"the report was not written to {path}: {error.strerror}")
+                file.write(content)
+    except OSError as error:
+        _say(f"the report was not written to {path}: {error.strerror}")
 
 
 COMMANDS = {

@@ -174,6 +174,7 @@ class Oom(Event):
     usage: int | None = None
     virtual: int | None = None  # the victim's address space
     trigger: int | None = None  # the process whose allocation found no memory
+    biggest: tuple[str, ...] = ()  # who else held memory there a moment later, the most first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,16 @@ def sandbox_id() -> str:
     given = os.environ.get("PROBE_SANDBOX")
     if given:
         return given
-    container = _CONTAINER.search(_read("/proc/self/cgroup"))
-    return container[1][:12] if container else socket.gethostname()
+    return container_id(_read("/proc/self/cgroup")) or socket.gethostname()
+
+
+def container_id(cgroups: str) -> str | None:
+    """The first twelve digits of a container's id, from the text of /proc/PID/cgroup.
+
+    Docker, podman, containerd, CRI-O and Kubernetes put it there, under v1 and v2 alike.
+    """
+    found = _CONTAINER.search(cgroups)
+    return found[1][:12] if found else None
 
 
 def _read(path: str) -> str:

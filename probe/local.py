@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 DEFAULT_SOCKET = "/run/probe/agent.sock"
 LINE_MAX = 64 << 20
+ID_MAX = 500  # characters of a run's or a test's id
+WORDS_MAX, WORD_MAX = 64, 1024  # of a command: how many words, and how much of each
 _TIMEOUT_S = 10.0
+_BEGIN_TIMEOUT_S = 2.0  # nobody waits longer for a command to start
 
 
 class AgentError(RuntimeError):
@@ -34,12 +37,17 @@ def socket_path() -> str:
 def begin_request(run: str, test: str, command: Sequence[str], child: Any) -> JsonObject:
     """What begins a span for a command that is about to start."""
     return {
-        "run": run,
-        "test": test or " ".join(command)[:200],
-        "command": list(command),
+        "run": clean(run)[:ID_MAX],
+        "test": clean(test or " ".join(command)[:200])[:ID_MAX],
+        "command": [clean(word[:WORD_MAX]) for word in command[:WORDS_MAX]],
         "pid": child.pid,
         "started_ns": child.started_ns,
     }
+
+
+def clean(text: str) -> str:
+    """Bytes that are no UTF-8 as escapes, the way events spell them: \\xff."""
+    return os.fsencode(text).decode(errors="backslashreplace") if not text.isascii() else text
 
 
 class Client:
@@ -62,14 +70,16 @@ class Client:
             )
             self._connection.sendall(data[sent:])
         except OSError as error:
-            raise AgentError(f"the agent went away ({error.strerror})") from error
+            raise AgentError(f"the agent went away ({error.strerror or error})") from error
 
     def ask(self, request: JsonObject, pidfd: int | None = None) -> JsonObject:
         """The answer. AgentError when it is a refusal or does not come."""
+        self._connection.settimeout(_TIMEOUT_S if pidfd is None else _BEGIN_TIMEOUT_S)
         self.tell(request, pidfd)
         try:
             line = self._answers.readline(LINE_MAX)
         except OSError as error:
+            self.close()  # a late answer would be taken for that of the next request
             raise AgentError(f"the agent did not answer ({error})") from error
         if not line.endswith(b"\n"):
             raise AgentError("the agent went away")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import structlog
@@ -12,7 +13,7 @@ from probe.terminal import escape
 
 def configure() -> None:
     """Once, at the start of a command that logs."""
-    tty = sys.stderr.isatty()
+    tty = sys.stderr is not None and sys.stderr.isatty()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -21,8 +22,20 @@ def configure() -> None:
             _escaped,
             structlog.dev.ConsoleRenderer() if tty else structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]
     )
+
+
+class _Stderr:
+    """A daemon does not end because nobody takes its log."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
 
 
 def _escaped(_: WrappedLogger, __: str, record: EventDict) -> EventDict:

@@ -11,7 +11,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+
+TYPE_CHECKING = False  # not from typing, which takes two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
 
 FORWARDED = frozenset(
     {
@@ -40,10 +44,15 @@ class Child:
         ignored_children = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         gate, self._gate = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # it may have been closed before we began
+                stream.flush()
         self.started_ns = time.time_ns()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            raise
         if self.pid == 0:
             os.close(self._gate)
             self._become(gate, ignored_children)
@@ -54,7 +63,8 @@ class Child:
         """In the child: waits for the release, then is the command."""
         status = NOT_EXECUTABLE
         try:
-            os.read(gate, 1)
+            if not os.read(gate, 1):
+                os._exit(status)  # whoever was to release us is gone
             if ignored_children:
                 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             # What Python ignores for itself (signal(7) survives execve).
@@ -62,11 +72,12 @@ class Child:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             os.execvp(self.command[0], self.command)
-        except OSError as error:
-            if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        except (OSError, ValueError) as error:
+            if isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError)):
                 status = NOT_FOUND
             name = self.command[0].encode("unicode_escape").decode()
-            os.write(2, f"probe: {name}: {error.strerror}\n".encode())
+            why = getattr(error, "strerror", None) or "No such file or directory"
+            os.write(2, f"probe: {name or repr(name)}: {why}\n".encode())
         finally:
             os._exit(status)
 
@@ -95,6 +106,17 @@ class Child:
             return  # the terminal has told the whole group
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """This process becomes the command itself, as env(1) would."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))
+    except (OSError, ValueError) as error:
+        os.write(2, f"probe: {command[0]!r}: {error}\n".encode())
+        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
 
 
 def _stop_along() -> None:

@@ -7,6 +7,7 @@ always shown as escapes.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TextIO
@@ -34,7 +35,7 @@ class Terminal:
     """Writes lines to one stream."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
         try:
             tty = self._stream.isatty()
         except ValueError:
@@ -51,11 +52,14 @@ class Terminal:
 
     def line(self, *parts: str) -> None:
         """One line from parts that `style` or `escape` made safe."""
+        text = "".join(parts) + "\n"
         try:
-            self._stream.write("".join(parts) + "\n")
+            self._stream.write(text)
             self._stream.flush()
-        except (BrokenPipeError, ValueError):
-            pass  # nobody reads any more
+        except UnicodeEncodeError:
+            self._stream.write(text.encode("ascii", "backslashreplace").decode())
+        except (OSError, ValueError):
+            pass  # nobody reads any more, or nothing takes what is written
 
     def text(self, text: str, indent: str = "", *styles: str) -> None:
         """A paragraph, wrapped at the width of the terminal."""

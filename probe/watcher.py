@@ -6,10 +6,10 @@ next to nothing, so nothing heavy is imported until it is needed.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from probe import local
-from probe.problem import Problem
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
         def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
             """Takes the wait status; the report, where it is wanted."""
-
-
-ENGINES = ("auto", "core")
 
 
 class Agent:
@@ -143,18 +140,24 @@ def choose(engine: str, collector: str | None) -> Watcher:
         client = local.connect()
         if client is not None:
             return Agent(client)
-    if engine not in ENGINES:
-        raise Problem(f"engine {engine!r} is not built in", f"use one of {', '.join(ENGINES)}")
+    collector = collector or os.environ.get("PROBE_COLLECTOR")
     from probe.engine.errors import EngineError
 
     try:
         return Self(_core_engine(), collector)
     except EngineError as error:
-        from probe.coverage import blind
+        return _nobody(str(error), error.mend, collector)
+    except Exception as error:
+        # No thread, no descriptor, no /proc: whatever it is, the command must run.
+        return _nobody(f"{type(error).__name__}: {error}", "", collector)
 
-        mend = f"; to mend it, {error.mend}" if error.mend else ""
-        warning = f"blind: {error}, so a failure cannot be explained{mend}"
-        return Nobody(blind(str(error)), warning, collector)
+
+def _nobody(reason: str, mend: str, collector: str | None) -> Nobody:
+    from probe.coverage import blind
+
+    mend = f"; to mend it, {mend}" if mend else ""
+    warning = f"blind: {reason}, so a failure cannot be explained{mend}"
+    return Nobody(blind(reason), warning, collector)
 
 
 def _core_engine() -> Engine:
@@ -162,14 +165,13 @@ def _core_engine() -> Engine:
     import threading
 
     from probe.engine import loader
-    from probe.engine.errors import EngineError
 
-    result: list[loader.Loaded | EngineError] = []
+    result: list[loader.Loaded | Exception] = []
 
     def load() -> None:
         try:
             result.append(loader.load())
-        except EngineError as error:
+        except Exception as error:
             result.append(error)
 
     # The thread is in libbpf nearly all the time, and should not wait for its turn there.
@@ -184,6 +186,6 @@ def _core_engine() -> Engine:
         thread.join()
         sys.setswitchinterval(interval)
     loaded = result[0]
-    if isinstance(loaded, EngineError):
+    if isinstance(loaded, Exception):
         raise loaded
     return CoreEngine(loaded)

@@ -8,7 +8,7 @@ import os
 from probe.context.file import facts, full_shared_memory
 from probe.context.namespace import MountNamespaces, OutOfReachError
 from probe.context.program import obstacle
-from probe.events import Event, Exec, Exit, File
+from probe.events import Event, Exec, Exit, File, Oom
 
 
 class Context:
@@ -28,6 +28,10 @@ class Context:
             return self._complete_exec(event)
         if isinstance(event, File):
             return self._complete_file(event)
+        if isinstance(event, Oom) and event.cgroup:
+            from probe.context.memory import biggest  # psutil, which few runs need
+
+            return dataclasses.replace(event, biggest=biggest(event.cgroup, event.pid))
         if isinstance(event, Exit) and event.signal == "SIGBUS":
             return self._complete_bus_error(event)
         return event

@@ -37,6 +37,8 @@ def _oom(story: Story, event: Oom) -> Suspect:
             f"the OOM killer ended {who}: the cgroup {event.cgroup} had used up "
             f"its memory limit of {limit}"
         )
+        if event.biggest:
+            summary += f" (beside it: {', '.join(event.biggest)})"
         advice = f"raise the memory limit of {event.cgroup} above {limit}, or use less at once"
     else:
         cause = "memory.system_oom"

@@ -27,7 +27,7 @@ def verdict(story: Story) -> Finding:
             "unknown",
             0.5,
             f"no cause was found, and not everything could be seen ({'; '.join(why)})",
-            "run it where the probe sees more: probe doctor says what is missing",
+            "run it again where the probe sees what was hidden from it here",
             evidence,
         )
     if culprit.exit is not None and culprit.exit.signal in _CRASHES:

@@ -215,7 +215,7 @@ class Decoder:
             errno = abi.errno_name(-record.ret) if record.ret else None
             self._denied.append(record.head.serial)
         else:
-            action, errno = _ACTIONS[record.action], None
+            action, errno = _ACTIONS.get(record.action, "kill_process"), None
             if answer is not None and answer.refuses:
                 action = answer.action
         name = abi.syscall_name(record.syscall, machine)

@@ -140,7 +140,7 @@ def _is_ambiguous(instruction: Instruction) -> bool:
 
 def seccomp_data(number: int, arch: int, ip: int, args: tuple[int, ...]) -> bytes:
     """struct seccomp_data in this machine's byte order."""
-    return struct.pack("=iIQ6Q", number, arch, ip, *args)
+    return struct.pack("=IIQ6Q", number & _U32, arch, ip, *args)
 
 
 def _strictness(value: int) -> int:
@@ -206,7 +206,7 @@ class Filters:
     def rule(self, address: int, answer: Answer, data: bytes) -> str:
         """Which rule gave the answer, in words: the default action, or one for the call."""
         stack = self.stack(address) or []
-        number, arch, ip = struct.unpack_from("=iIQ", data)
+        number, arch, ip = struct.unpack_from("=IIQ", data)
         program = stack[answer.filter]
         which = f"filter {answer.filter + 1} of {len(stack)}: " if len(stack) > 1 else ""
         unknown = seccomp_data(_NO_SYSCALL, arch, ip, (0,) * 6)

@@ -304,20 +304,22 @@ class Dns(_message.Message):
     def __init__(self, name: _Optional[str] = ..., query: _Optional[str] = ..., resolver: _Optional[str] = ..., rcode: _Optional[str] = ..., duration_s: _Optional[float] = ...) -> None: ...
 
 class Oom(_message.Message):
-    __slots__ = ("scope", "cgroup", "limit", "usage", "virtual", "trigger")
+    __slots__ = ("scope", "cgroup", "limit", "usage", "virtual", "trigger", "biggest")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     CGROUP_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     VIRTUAL_FIELD_NUMBER: _ClassVar[int]
     TRIGGER_FIELD_NUMBER: _ClassVar[int]
+    BIGGEST_FIELD_NUMBER: _ClassVar[int]
     scope: str
     cgroup: str
     limit: int
     usage: int
     virtual: int
     trigger: int
-    def __init__(self, scope: _Optional[str] = ..., cgroup: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., virtual: _Optional[int] = ..., trigger: _Optional[int] = ...) -> None: ...
+    biggest: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, scope: _Optional[str] = ..., cgroup: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., virtual: _Optional[int] = ..., trigger: _Optional[int] = ..., biggest: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class File(_message.Message):
     __slots__ = ("syscall", "path", "errno", "cwd", "mode", "obstacle", "mount", "fstype", "size", "free", "free_inodes")
