@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -571,13 +572,22 @@ def lossy(attempts: Iterable[Attempt]) -> list[str]:
 
 
 def lists(attempts: Sequence[Attempt]) -> dict[str, list[str]]:
-    return {
+    """What is told by name; a line that several runs gave is told once, with their number."""
+    told = {
         "False blame by the probe": blamed(attempts, "probe"),
         "False blame by the baseline": blamed(attempts, "baseline"),
         "Wrong verdicts of the probe": wrong(attempts),
         "Verdicts that differ between runs": unstable(attempts),
         "Events lost, or not run": lossy(attempts),
     }
+    return {title: _counted(lines) for title, lines in told.items()}
+
+
+def _counted(lines: Sequence[str]) -> list[str]:
+    return [
+        line if count == 1 else f"{line} (in {count} runs)"
+        for line, count in Counter(lines).items()
+    ]
 
 
 def tables(attempts: Sequence[Attempt]) -> dict[str, Table]:
