@@ -44,12 +44,15 @@ class Test:
         return candidates[-1] if candidates else None
 
     def span(self, run: str) -> Span:
-        """The deciding span with the harness's outcome and words; a bare one when none was seen."""
+        """The deciding span with the harness's outcome; a bare one when none was seen.
+
+        The words that the span came with are the exceptions' own; a report's stand in for them.
+        """
         observation, reported = self.deciding, self.reported
         span = observation.span if observation is not None else _unseen(run, self.id, reported)
         span = dataclasses.replace(span, test=self.id, outcome=self.outcome)
         if reported is not None:
-            span.message = reported.message or span.message
+            span.message = span.message or reported.message
         return span
 
 

@@ -25,8 +25,9 @@ Sink = Callable[[Event], None]
 class Record:
     """The events of one open span, bounded: what went well makes room for what failed."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, outer: Record | None = None) -> None:
         self.span = span
+        self.outer = outer  # of the span that this one lies in: its events are that one's too
         self.events: list[Event] = []
         self.dropped: dict[str, int] = {}
 
@@ -88,8 +89,9 @@ class Watch:
     def begin(self, span: Span, pidfd: int) -> None:
         """ProcessLookupError when the process is gone."""
         with self._lock:
+            outer = self._records.get(self._engine.span_of(pidfd))
             self._engine.mark(pidfd, span.key)
-            self._records[span.key] = Record(span)
+            self._records[span.key] = Record(span, outer)
 
     def read(self) -> None:
         """Takes in what has happened since the last call."""
@@ -115,20 +117,21 @@ class Watch:
             self._take(self._engine.flush(key))
             record = self._records.pop(key)
             if pidfd is not None:
-                self._unmark(pidfd)
+                self._unmark(pidfd, record.outer)
             losses = self._engine.losses(key).plus(Losses(record.dropped))
-            self._context.forget(record.events)
+            self._context.forget(key)
             return make_case(record.span, record.events, self.coverage, losses)
 
-    def _unmark(self, pidfd: int) -> None:
+    def _unmark(self, pidfd: int, outer: Record | None) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self._engine.mark(pidfd, 0)
+            self._engine.mark(pidfd, outer.span.key if outer is not None else 0)
 
     def _take(self, events: Iterable[Event]) -> None:
         for event in map(self._context.complete, events):
             record = self._records.get(event.span)
-            if record is not None:
+            while record is not None:
                 record.add(event)
+                record = record.outer
             if self._sink is not None:
                 self._sink(event)
 

@@ -15,6 +15,7 @@ from defusedxml.ElementTree import fromstring
 
 from collector.outcomes import outcome as kinds
 from collector.outcomes.outcome import MESSAGE_LIMIT, Outcome
+from collector.outcomes.words import spoken
 from probe.problem import Problem
 
 _BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"  # byte order marks and blanks
@@ -78,9 +79,9 @@ def _result(case: Element) -> tuple[str, str | None]:
 
 
 def _message(result: Element) -> str:
-    """The short form and then the long one; of a long one, the beginning and the end."""
-    short, long = (result.get("message") or "").strip(), "".join(result.itertext()).strip()
-    text = long if short in long else f"{short}\n{long}".strip()
+    """What the failure says; of a long message, the beginning and the end."""
+    kind, short = ((result.get(name) or "").strip() for name in ("type", "message"))
+    text = spoken(kind, short, "".join(result.itertext()).strip())
     if len(text) <= MESSAGE_LIMIT:
         return text
     half = MESSAGE_LIMIT // 2

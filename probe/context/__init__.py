@@ -17,13 +17,17 @@ class Context:
     def __init__(self) -> None:
         self._namespaces = MountNamespaces()
 
-    def note(self, number: int, pid: int) -> None:
-        """Keeps a mount namespace, so that it can be looked into after its processes."""
-        self._namespaces.note(number, pid)
+    def note(self, number: int, pid: int, span: int) -> None:
+        """Keeps a mount namespace of a span, so that it can be looked into afterwards.
+
+        One that belongs to no span is nobody's to keep: it would hold its memory.
+        """
+        if span:
+            self._namespaces.note(number, pid, span)
 
     def complete(self, event: Event) -> Event:
         """The event with the reason behind it, where one is found."""
-        self._namespaces.note(event.mnt_ns, event.pid)
+        self.note(event.mnt_ns, event.pid, event.span)
         if isinstance(event, Exec) and event.errno:
             return self._complete_exec(event)
         if isinstance(event, File):
@@ -53,9 +57,9 @@ class Context:
             return event
         return dataclasses.replace(event, **found)  # type: ignore[arg-type]
 
-    def forget(self, events: list[Event]) -> None:
-        """Lets go of what was kept for these events."""
-        self._namespaces.forget({event.mnt_ns for event in events})
+    def forget(self, span: int) -> None:
+        """Lets go of what was kept for a span."""
+        self._namespaces.forget(span)
 
     def _complete_exec(self, event: Exec) -> Exec:
         path = os.path.join(event.cwd or "/", event.path)

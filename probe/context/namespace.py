@@ -31,11 +31,15 @@ class MountNamespaces:
 
     def __init__(self) -> None:
         self._own = os.stat("/proc/self/ns/mnt").st_ino
-        self._kept: OrderedDict[int, int] = OrderedDict()
+        self._kept: OrderedDict[int, int] = OrderedDict()  # number: descriptor
+        self._spans: dict[int, set[int]] = {}  # who wants it kept
 
-    def note(self, number: int, pid: int) -> None:
-        """Keeps the namespace of a living process, if it is another one and new."""
-        if number in (self._own, 0) or number in self._kept:
+    def note(self, number: int, pid: int, span: int) -> None:
+        """Keeps the namespace of a living process for a span, if it is another one."""
+        if number in (self._own, 0):
+            return
+        if number in self._kept:
+            self._spans[number].add(span)
             return
         try:
             fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -45,13 +49,20 @@ class MountNamespaces:
             os.close(fd)
             return
         self._kept[number] = fd
+        self._spans[number] = {span}
         if len(self._kept) > _KEPT:
-            os.close(self._kept.popitem(last=False)[1])
+            self._drop(next(iter(self._kept)))
 
-    def forget(self, numbers: set[int]) -> None:
-        """Lets namespaces go."""
-        for number in numbers & self._kept.keys():
-            os.close(self._kept.pop(number))
+    def forget(self, span: int) -> None:
+        """Lets go of the namespaces that only this span had."""
+        for number, spans in list(self._spans.items()):
+            spans.discard(span)
+            if not spans:
+                self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        os.close(self._kept.pop(number))
+        del self._spans[number]
 
     def within(self, number: int, pid: int, look: Callable[[], Result]) -> Result:
         """What `look` finds where the process's root is, or was. OutOfReachError otherwise."""

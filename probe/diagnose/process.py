@@ -224,6 +224,7 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         return None  # it was not by stat that it found out
     said = story.words(process.pid)
     programs = {one.name for one in story.tree.ancestors(process.pid)} | {ended.comm}
+    programs |= {os.path.basename(event.path) for event in story.all(Exec) if not event.errno}
     above = story.tree.processes.get(process.parent)
     missing = ended.missing
     if not process.programs and above is not None and above.exit is not None:

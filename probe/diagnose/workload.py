@@ -19,6 +19,14 @@ def verdict(story: Story) -> Finding:
     lost = story.case.losses.total
     culprit = _deepest_failure(story)
     evidence = (culprit.exit.id,) if culprit.exit is not None else ()
+    if story.case.span.outcome == "lost":
+        return Finding(
+            "unknown",
+            0.5,
+            "nobody said how it ended: the harness or its connection went away before",
+            "see what became of the harness; what was seen until then is in the events",
+            evidence,
+        )
     if shut or lost:
         why = [f"{sense}: {state}" for sense, state in shut.items()]
         if lost:

@@ -83,6 +83,11 @@ class CoreEngine:
         if span:
             self._before[span] = self._lost_by(0)
 
+    def span_of(self, pidfd: int) -> int:
+        state = _TaskState()
+        known = self._tasks.lookup(ctypes.c_int(pidfd), state)
+        return int(state.span) if known else 0
+
     def losses(self, span: int) -> Losses:
         # A record without a span may have been anybody's, so it counts for all.
         before = self._before.pop(span, {})

@@ -87,7 +87,7 @@ class Decoder:
 
     def __init__(self, machine: str) -> None:
         self._machine = machine
-        self.namespace_seen: NamespaceSeen = lambda number, pid: None
+        self.namespace_seen: NamespaceSeen = lambda number, pid, span: None
         self.filters = Filters()
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, Seccomp] = OrderedDict()
@@ -334,7 +334,7 @@ class Decoder:
         return text(path.split(b"\0")[0]), None
 
     def _namespace(self, record: records.NamespaceRecord) -> None:
-        self.namespace_seen(record.head.mnt_ns, record.head.pid)
+        self.namespace_seen(record.head.mnt_ns, record.head.pid, record.head.span)
 
     def _call_failed(self, record: records.CallRecord) -> Event:
         name = abi.syscall_name(record.syscall, self._machine)

@@ -8,8 +8,8 @@ from typing import Protocol
 from probe.coverage import Coverage, Losses
 from probe.events import Event
 
-# Called with the inode number of a new mount namespace and a process in it.
-NamespaceSeen = Callable[[int, int], None]
+# Called with the inode number of a new mount namespace, a process in it, and its span.
+NamespaceSeen = Callable[[int, int, int], None]
 
 
 class Engine(Protocol):
@@ -35,6 +35,9 @@ class Engine(Protocol):
 
         0 takes it out. ProcessLookupError when it is gone.
         """
+
+    def span_of(self, pidfd: int) -> int:
+        """The span that a process is part of now; 0 for none."""
 
     def losses(self, span: int) -> Losses:
         """What could not be delivered for this span, which ends here."""

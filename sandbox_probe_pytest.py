@@ -1,32 +1,49 @@
-"""Each pytest test is a span of its own, where an agent runs.
+"""The pytest plugin: each test is a span of its own, where an agent runs.
 
-Nothing is imported or done beyond one connect(2) when there is none.
+Nothing is imported or done beyond one connect(2) when there is none. A module of its
+own at the top, for a project under test may have a package `probe` itself, and it
+must not fail for having this one installed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections.abc import Generator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from probe import local
-
 if TYPE_CHECKING:
+    from probe import local
     from probe.events import JsonObject
 
 
 MESSAGE_MAX = 4096
 
 
+def _our_local() -> Any:
+    """probe/local.py from beside this file, whatever `probe` means to the tests."""
+    path = os.path.join(os.path.dirname(__file__), "probe", "local.py")
+    spec = importlib.util.spec_from_file_location("_sandbox_probe_local", path)
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except OSError:
+        return None
+    return module
+
+
 class SpanPlugin:
     """Begins a span before a test's setup and ends it after its teardown."""
 
-    def __init__(self, client: local.Client, run: str) -> None:
-        self._client = client
+    def __init__(self, api: Any, client: local.Client, run: str) -> None:
+        self._api = api
+        self._client: local.Client | None = client
         self._run = run
         self._outcome = "passed"
         self._message: str | None = None
@@ -37,7 +54,7 @@ class SpanPlugin:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self._outcome, self._message = "passed", None
         process = SimpleNamespace(pid=os.getpid(), started_ns=time.time_ns())
-        request = local.begin_request(self._run, item.nodeid, ["pytest", item.nodeid], process)
+        request = self._api.begin_request(self._run, item.nodeid, ["pytest", item.nodeid], process)
         key = self._ask({"do": "begin", "whole_process": False, **request}, self._pidfd)
         try:
             return (yield)
@@ -60,10 +77,15 @@ class SpanPlugin:
             self._message = _message(report)[-MESSAGE_MAX:]
 
     def _ask(self, request: JsonObject, pidfd: int | None = None) -> JsonObject | None:
-        """A test must not fail because the agent does."""
+        """A test must not fail because the agent does; the next one tries a new connection."""
+        self._client = self._client or self._api.connect()
+        if self._client is None:
+            return None
         try:
             return self._client.ask(request, pidfd)
-        except local.AgentError:
+        except self._api.AgentError:
+            self._client.close()
+            self._client = None
             return None
 
 
@@ -85,10 +107,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-probe") or _leaves_tests_to_workers(config):
         return
-    client = local.connect()
+    api = _our_local()
+    client = api.connect() if api is not None else None
     if client is not None:
         run = config.getoption("--probe-run") or os.environ.get("PROBE_RUN", "")
-        config.pluginmanager.register(SpanPlugin(client, run), "sandbox-probe-spans")
+        config.pluginmanager.register(SpanPlugin(api, client, run), "sandbox-probe-spans")
 
 
 def _leaves_tests_to_workers(config: pytest.Config) -> bool:
