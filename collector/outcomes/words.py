@@ -12,7 +12,6 @@ _NUMBERED = re.compile(r"^\d{3} .*\n?", re.MULTILINE)  # pytest, a doctest's sou
 _PROMPT = re.compile(r"^\d{3} +>>> ", re.MULTILINE)
 _FRAME = re.compile(r"^\s+at \S", re.MULTILINE)  # the JVM's, and JavaScript's
 _TRACEBACK = "Traceback (most recent call last):"
-_BETWEEN = (_TRACEBACK, "During handling of the above", "The above exception was")
 
 
 def spoken(kind: str, short: str, text: str) -> str:
@@ -58,4 +57,4 @@ def _traceback(text: str) -> str:
     if _TRACEBACK not in lines:
         return ""
     said = (line for line in lines if line and not line[0].isspace())
-    return "\n".join(line for line in said if not line.startswith(_BETWEEN))
+    return "\n".join(line for line in said if line != _TRACEBACK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -93,6 +94,58 @@ def test_surefire(tmp_path: Path) -> None:
     assert error.message.startswith("java.net.ConnectException: Connection refused")
     assert found["com.acme.PayTest.flaky"].outcome == "passed"
     assert found["com.acme.PayTest.hangs"].outcome == "timeout"
+
+
+SOURCE = """def test_reads():
+    try:
+        open("/etc/shadow")
+    except PermissionError:
+        pass
+"""
+
+
+def said(short: str, text: str, kind: str = "") -> str | None:
+    case = ElementTree.Element("testcase", name="t")
+    given = {"message": short, "type": kind}
+    failure = ElementTree.SubElement(case, "failure", {k: v for k, v in given.items() if v})
+    failure.text = text
+    suite = ElementTree.Element("testsuite")
+    suite.append(case)
+    [outcome] = junit.parse(ElementTree.tostring(suite))
+    return outcome.message
+
+
+@pytest.mark.parametrize(
+    ("short", "text", "words"),
+    [
+        (
+            "ValueError: 3",
+            f"{SOURCE}>   {SOURCE}E   KeyError: 2\n\n{SOURCE}E       ValueError: 3\n\nx.py:9: Error",
+            "KeyError: 2\nValueError: 3",
+        ),
+        (
+            "assert 1 == 2\n  where 1 = f()",
+            f"{SOURCE}E   assert 1 == 2\nE     where 1 = f()",
+            "assert 1 == 2\n  where 1 = f()\nassert 1 == 2\nwhere 1 = f()",
+        ),
+        ("ValueError", f"{SOURCE}E   ValueError", "ValueError"),
+        ("", f"{SOURCE}E   ValueError: 3", "ValueError: 3"),
+        (  # a fixture that is not there: the attribute holds the whole text
+            f'failed on setup with "file x.py, line 1\n  {SOURCE}\nE       fixture \'x\' not found"',
+            f"file x.py, line 1\n  {SOURCE}\nE       fixture 'x' not found",
+            "fixture 'x' not found\"\nfixture 'x' not found",
+        ),
+        ("KeyError: 2", f"{SOURCE}no marks", "KeyError: 2"),
+        (
+            "KeyError: 2",
+            f"Traceback (most recent call last):\n  File x\n    {SOURCE}\nKeyError: 2",
+            "def test_reads():\nKeyError: 2",
+        ),
+    ],
+)
+def test_of_pytests_text_only_what_exceptions_say(short: str, text: str, words: str) -> None:
+    text = text.replace("\n    def", "\n    def")
+    assert said(short, text) == words
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
