@@ -1,5 +1,9 @@
-/* storm WHAT N: makes N calls that fail alike. "seccomp" installs its own filter. */
+/*
+ * storm WHAT N [PATH]: makes N calls that fail alike, then exits with 3. "seccomp"
+ * installs its own filter, "file" creates PATH.
+ */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -49,6 +53,8 @@ int main(int argc, char **argv)
 			syscall(SYS_getpriority, 0, 0);
 		else if (!strcmp(argv[1], "exec"))
 			execve("/no/such/program", arguments, environ);
+		else if (!strcmp(argv[1], "file"))
+			open(argv[3], O_WRONLY | O_CREAT, 0644);
 		else
 			refused_connect();
 	}

@@ -115,37 +115,65 @@ def said(short: str, text: str, kind: str = "") -> str | None:
     return outcome.message
 
 
+LONG = f"{SOURCE}>       return config['a']\nE       KeyError: 'a'\n\nx.py:9: KeyError\n"
+CHAINED = f"{LONG}\nDuring handling ...\n\n{SOURCE}>  raise X\nE       ValueError: 3\n"
+NO_FIXTURE = f"file x.py, line 1\n  {SOURCE}\nE       fixture 'x' not found\n>    available: y"
+DOCTEST = """016
+017     >>> reads()  # except PermissionError
+UNEXPECTED EXCEPTION: KeyError('a')
+Traceback (most recent call last):
+  File "doctest.py", line 1351, in __run
+    except PermissionError: exec(
+KeyError: 'a'"""
+DOCTEST_SAYS = "UNEXPECTED EXCEPTION: KeyError('a')\nKeyError: 'a'"
+NATIVE = DOCTEST.partition("KeyError('a')\n")[2]
+DIFF = "assert 1 == 2\n  \n  where 1 = f()"
+
+
 @pytest.mark.parametrize(
     ("short", "text", "words"),
     [
-        (
-            "ValueError: 3",
-            f"{SOURCE}>   {SOURCE}E   KeyError: 2\n\n{SOURCE}E       ValueError: 3\n\nx.py:9: Error",
-            "KeyError: 2\nValueError: 3",
-        ),
-        (
-            "assert 1 == 2\n  where 1 = f()",
-            f"{SOURCE}E   assert 1 == 2\nE     where 1 = f()",
-            "assert 1 == 2\n  where 1 = f()\nassert 1 == 2\nwhere 1 = f()",
-        ),
-        ("ValueError", f"{SOURCE}E   ValueError", "ValueError"),
-        ("", f"{SOURCE}E   ValueError: 3", "ValueError: 3"),
-        (  # a fixture that is not there: the attribute holds the whole text
-            f'failed on setup with "file x.py, line 1\n  {SOURCE}\nE       fixture \'x\' not found"',
-            f"file x.py, line 1\n  {SOURCE}\nE       fixture 'x' not found",
-            "fixture 'x' not found\"\nfixture 'x' not found",
-        ),
-        ("KeyError: 2", f"{SOURCE}no marks", "KeyError: 2"),
-        (
-            "KeyError: 2",
-            f"Traceback (most recent call last):\n  File x\n    {SOURCE}\nKeyError: 2",
-            "def test_reads():\nKeyError: 2",
-        ),
+        ("KeyError: 'a'", LONG, "KeyError: 'a'"),
+        ("KeyError", LONG, "KeyError: 'a'"),
+        ("", LONG, "KeyError: 'a'"),
+        ("ValueError: 3", CHAINED, "KeyError: 'a'\nValueError: 3"),
+        (DIFF, f"{SOURCE}E   assert 1 == 2\nE     \nE     where 1 = f()", DIFF.replace("  ", "")),
+        (f'failed on setup with "{NO_FIXTURE}"', NO_FIXTURE, "fixture 'x' not found"),
+        ("KeyError: 'a'", NATIVE, "KeyError: 'a'"),
+        (DOCTEST, DOCTEST, DOCTEST_SAYS),
+        ("KeyError: 'a'", f"{SOURCE}without any mark", "KeyError: 'a'"),
     ],
 )
 def test_of_pytests_text_only_what_exceptions_say(short: str, text: str, words: str) -> None:
-    text = text.replace("\n    def", "\n    def")
-    assert said(short, text) == words
+    message = said(short, text)
+    assert message is not None
+    assert message.replace("\n\n", "\n") == words.replace("\n\n", "\n")
+
+
+STACK = """java.io.IOException: cannot load
+\tat com.acme.Pay.charge(Pay.java:10)
+\tSuppressed: java.nio.file.AccessDeniedException: /etc/shadow
+Caused by: java.net.ConnectException: refused
+\t... 23 more"""
+
+
+@pytest.mark.parametrize(
+    ("short", "kind", "words"),
+    [
+        ("cannot load", "java.io.IOException", ""),
+        ("", "", ""),
+        ("cannot load, twice", "java.io.IOException", "cannot load, twice\n"),
+    ],
+)
+def test_of_a_stack_trace_the_first_line_and_the_causes(short: str, kind: str, words: str) -> None:
+    told = "java.io.IOException: cannot load\nCaused by: java.net.ConnectException: refused"
+    assert said(short, STACK, kind) == words + told
+
+
+def test_a_failure_without_a_text() -> None:
+    assert said("refused", "", "java.net.ConnectException") == "java.net.ConnectException: refused"
+    assert said("", "", "java.lang.AssertionError") == "java.lang.AssertionError"
+    assert said("", "") is None
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
