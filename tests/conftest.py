@@ -51,6 +51,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=obstacle))
 
 
+STARTED: list[subprocess.Popen[bytes]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers() -> Iterator[None]:
+    """What a test started and, having failed, did not end."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+class Collector:
+    """A `collector serve` of a test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = folder / "c.db"
+        self.address = f"unix:{folder}/c.sock"
+        command = [BIN / "collector", "serve", "--listen", self.address, "--db", self.database]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        STARTED.append(self.process)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(15) == 0
+
+    def explain(self, run: str, test: str) -> dict[str, Any]:
+        command = [
+            BIN / "collector",
+            "explain",
+            "--db",
+            self.database,
+            "--run",
+            run,
+            "--json",
+            test,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+
 class Agent:
     """A `probe agent` of the tests' own."""
 
@@ -61,6 +105,7 @@ class Agent:
             self.process = subprocess.Popen(
                 [BIN / "probe", "agent", "--socket", self.socket, *options], stderr=log
             )
+        STARTED.append(self.process)
         wait_for(lambda: self.process.poll() is not None or b"listening" in self.log.read_bytes())
         assert self.process.poll() is None, self.log.read_text()
 
@@ -73,6 +118,7 @@ class Agent:
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     """One agent for all tests that want one; each span is its own anyway."""
     started = Agent(tmp_path_factory.mktemp("agent"))
+    STARTED.remove(started.process)  # it outlives the test that asked for it first
     yield started
     started.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, Agent, probe_run, wait_for
+from conftest import BIN, Agent, Collector, probe_run, wait_for
 
 from probe import local
 
@@ -174,24 +173,13 @@ def test_an_agent_that_dies_does_not_hurt_the_command(tmp_path: Path) -> None:
 
 
 def test_events_and_spans_reach_the_collector_once(tmp_path: Path) -> None:
-    database, address = tmp_path / "c.db", f"unix:{tmp_path}/c.sock"
-    collector = subprocess.Popen(
-        [BIN / "collector", "serve", "--listen", address, "--db", database],
-        stderr=subprocess.DEVNULL,
-    )
-    agent = Agent(tmp_path, "--collector", address)
+    collector = Collector(tmp_path)
+    agent = Agent(tmp_path, "--collector", collector.address)
     options = ("--run", "r", "--test", "t1")
     probe_run("/no/such/thing", socket=agent.socket, options=options, folder=tmp_path)
     agent.stop()  # drains
-    collector.terminate()
-    collector.wait()
-    explained = subprocess.run(
-        [BIN / "collector", "explain", "--db", database, "--run", "r", "--json", "t1"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    report = json.loads(explained.stdout)
+    collector.stop()
+    report = collector.explain("r", "t1")
     assert report["verdict"]["cause"] == "exec.not_found"
     exits = [event for event in report["events"] if event["kind"] == "exit"]
     assert len(exits) == 1

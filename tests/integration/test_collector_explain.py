@@ -16,7 +16,7 @@ import pytest
 from collector import cli
 from collector.store import Delivery, Hello, Observation, open_store
 from probe.coverage import SENSES, Coverage, Losses
-from probe.events import Event, Exec, Exit
+from probe.events import Event, Exec, Exit, File
 from probe.span import Span
 
 COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
@@ -32,8 +32,11 @@ class Database:
         self._sequence = 0
         self._key = 0
 
-    def span(self, test: str, exit_code: int, run: str = "r1", **fields: Any) -> None:
-        """A command that passed, or failed because a program was not there."""
+    def span(self, test: str, exit_code: int | None, run: str = "r1", **fields: Any) -> None:
+        """A command that passed, or failed because a program was not there.
+
+        A test of pytest's has no exit code; it handles a refusal, and fails by itself.
+        """
         self._key += 1
         started = self._key * 1_000_000_000
         outcome = "passed" if exit_code == 0 else "failed"
@@ -49,7 +52,7 @@ class Database:
             exit_code=exit_code,
             **given | fields,
         )
-        events = tuple(self._events(span)) if exit_code else ()
+        events = () if exit_code == 0 else tuple(self._events(span))
         self._sequence += 1
         observation = (self._sequence, Observation(span, COVERAGE, Losses()))
         with contextlib.closing(open_store(str(self.path))) as store:
@@ -57,25 +60,29 @@ class Database:
             store.add([Delivery("s1", "b1", self._sequence, events, (observation,))])
 
     def _events(self, span: Span) -> list[Event]:
-        def common(pid: int, offset: int) -> dict[str, Any]:
-            self._sequence += 1
-            parent = PID if pid == CHILD else 1
-            return {
-                "sequence": self._sequence,
-                "time_ns": span.started_ns + offset,
-                "pid": pid,
-                "ppid": parent,
-                "comm": "sh",
-                "exe": "/bin/sh",
-                "span": span.key,
-            }
-
+        if span.exit_code is None:
+            refused = {"path": "/etc/shadow", "errno": "EACCES", "mode": "0600 0:0"}
+            return [File(**self._common(span, PID, 1), syscall="openat", **refused)]
         missing = {"path": "/usr/bin/jq", "argv": ("jq",), "errno": "ENOENT"}
+        missing |= {"reason": "exec.not_found", "searched": ("/usr/bin",)}
+        said = "sh: jq: not found"
         return [
-            Exec(**common(CHILD, 1), **missing, reason="exec.not_found", searched=("/usr/bin",)),
-            Exit(**common(CHILD, 2), code=127, reaper=PID, last_words="sh: jq: not found"),
-            Exit(**common(PID, 3), code=span.exit_code, reaper=1),
+            Exec(**self._common(span, CHILD, 1), **missing),
+            Exit(**self._common(span, CHILD, 2), code=127, reaper=PID, last_words=said),
+            Exit(**self._common(span, PID, 3), code=span.exit_code, reaper=1),
         ]
+
+    def _common(self, span: Span, pid: int, offset: int) -> dict[str, Any]:
+        self._sequence += 1
+        return {
+            "sequence": self._sequence,
+            "time_ns": span.started_ns + offset,
+            "pid": pid,
+            "ppid": PID if pid == CHILD else 1,
+            "comm": "sh",
+            "exe": "/bin/sh",
+            "span": span.key,
+        }
 
     def junit(self, cases: str, run: str = "r1") -> str:
         path = self.path.with_name("junit.xml")
@@ -146,6 +153,41 @@ def test_the_harness_has_the_last_word(database: Database) -> None:
     for spelling in ("tests.test_x.TestC.test_a[1/2]", "test_a[1/2]"):
         assert database.report(spelling) == report
     assert database.report("test_b")["verdict"] is None
+
+
+FAILURE = """<testcase name="t1"><failure message="ValueError: no plan">def t1():
+        try:
+            open("/etc/shadow")
+        except PermissionError:  # EACCES, Permission denied
+            pass
+        try:
+&gt;           plans["a"]
+E           KeyError: 'a'
+
+test_x.py:7: KeyError
+
+During handling of the above exception, another exception occurred:
+
+def t1():
+        try:
+            open("/etc/shadow")
+        except PermissionError:  # EACCES, Permission denied
+            pass
+        try:
+            plans["a"]
+        except KeyError:
+&gt;           raise ValueError("no plan")
+E           ValueError: no plan
+
+test_x.py:9: ValueError</failure></testcase>"""
+
+
+@pytest.mark.parametrize("message", ["KeyError: 'a'\nValueError: no plan", None])
+def test_the_source_in_a_report_is_no_evidence(database: Database, message: str | None) -> None:
+    """The test handled an error that its source names, and then failed by itself."""
+    database.span("t1", None, whole_process=False, message=message)
+    database.junit(FAILURE)
+    assert database.report("t1")["verdict"]["cause"] == "workload.failed"
 
 
 def test_spans_that_go_by_the_bare_name(database: Database) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import BIN, Agent, validated, wait_for
+from conftest import Agent, Collector, validated, wait_for
 
 pytestmark = pytest.mark.bpf
 
@@ -63,12 +62,8 @@ CAUSES = {
 @pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_every_test_gets_its_cause(options: list[str], tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
-    database, address = tmp_path / "c.db", f"unix:{tmp_path}/c.sock"
-    collector = subprocess.Popen(
-        [BIN / "collector", "serve", "--listen", address, "--db", database],
-        stderr=subprocess.DEVNULL,
-    )
-    agent = Agent(tmp_path, "--collector", address)
+    collector = Collector(tmp_path)
+    agent = Agent(tmp_path, "--collector", collector.address)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--probe-run", "r", *options, "test_it.py"],
         cwd=tmp_path,
@@ -79,14 +74,9 @@ def test_every_test_gets_its_cause(options: list[str], tmp_path: Path) -> None:
     )
     assert done.returncode == 1 and "1 passed" in done.stdout, done.stdout + done.stderr
     agent.stop()
-    collector.terminate()
-    collector.wait()
+    collector.stop()
     for name, cause in CAUSES.items():
-        command = ["explain", "--db", database, "--run", "r", "--json", f"test_it.py::{name}"]
-        text = subprocess.run(
-            [BIN / "collector", *command], capture_output=True, text=True, check=True
-        ).stdout
-        report = validated(json.loads(text))
+        report = validated(collector.explain("r", f"test_it.py::{name}"))
         verdict = report["verdict"]
         assert (verdict and verdict["cause"]) == cause, (name, verdict)
         assert report["coverage"]["attribution"] == "exact"
