@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 _MARKED = re.compile(r"^E {3,}(\S.*)", re.MULTILINE)  # pytest, below the source
-_NUMBERED = re.compile(r"^\d{3} .*\n?", re.MULTILINE)  # pytest, a doctest's source
+_NUMBERED = re.compile(r"^\d{3}( .*)?\n", re.MULTILINE)  # pytest, a doctest's source
 _PROMPT = re.compile(r"^\d{3} +>>> ", re.MULTILINE)
 _FRAME = re.compile(r"^\s+at \S", re.MULTILINE)  # the JVM's, and JavaScript's
 _TRACEBACK = "Traceback (most recent call last):"
@@ -25,7 +25,11 @@ def spoken(kind: str, short: str, text: str) -> str:
         long = text
     if kind and kind not in short and kind not in long:
         short = f"{kind}: {short}" if short else kind
-    return long if short in long else f"{short}\n{long}".strip()
+    return long if _plain(short) in _plain(long) else f"{short}\n{long}".strip()
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _told(text: str) -> str:
