@@ -66,14 +66,15 @@ static __always_inline u32 count_one(struct fold_key *key, u32 first, u64 interv
 __noinline u32 fold(u32 kind, u32 syscall, s32 error, u32 thing)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *state = task_state(task);
 	struct fold_key key = { .kind = kind, .syscall = syscall, .error = error };
 	u32 count = 1;
 
+	key.span = span_of(task);
+	if (!key.span)
+		return 0;
 	key.pid = task_tgid(task);
 	if (!key.pid || key.pid == settings.self_tgid)
 		return 0;
-	key.span = state ? state->span : 0;
 	key.thing = thing;
 	if (thing != EVERYTHING) {
 		count = count_one(&key, FOLD_FIRST, FOLD_INTERVAL_NS, 1);

@@ -343,6 +343,7 @@ struct socket {
 #pragma clang attribute pop
 
 #define SECCOMP_MODE_STRICT 1
+#define SECCOMP_MODE_DEAD 3 /* since 5.17: on its way out of either mode */
 #define TS_COMPAT 0x0002
 #define SIGNAL_GROUP_EXIT 0x00000004
 #define PF_KTHREAD 0x00200000

@@ -32,16 +32,17 @@ struct {
 static __always_inline struct recent *recent_of_current(void)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
-	struct recent *recent = bpf_map_lookup_elem(&recents, &tgid), *empty;
-	struct task_state *state;
+	u64 span = span_of(bpf_get_current_task_btf());
+	struct recent *recent, *empty;
 
+	if (!span)
+		return NULL;
+	recent = bpf_map_lookup_elem(&recents, &tgid);
 	if (recent)
 		return recent;
 	empty = bpf_map_lookup_elem(&no_recent, &zero);
-	if (empty && bpf_map_update_elem(&recents, &tgid, empty, BPF_NOEXIST) == -E2BIG) {
-		state = task_state(bpf_get_current_task_btf());
-		count_loss(state ? state->span : 0, RECORD_RECENT);
-	}
+	if (empty && bpf_map_update_elem(&recents, &tgid, empty, BPF_NOEXIST) == -E2BIG)
+		count_loss(span, RECORD_RECENT);
 	return bpf_map_lookup_elem(&recents, &tgid);
 }
 

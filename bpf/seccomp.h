@@ -250,8 +250,9 @@ static __always_inline void seccomp_thread_exit(struct task_struct *task, bool g
 
 	if (!group_exit && (task->exit_code & 0x7f) == SIGSYS)
 		action = ACTION_KILL_THREAD;
-	else if (!group_exit && task->seccomp.mode == SECCOMP_MODE_STRICT &&
-		 task->exit_code == SIGKILL)
+	else if (task->exit_code == SIGKILL &&
+		 (task->seccomp.mode == SECCOMP_MODE_DEAD ||
+		  (!group_exit && task->seccomp.mode == SECCOMP_MODE_STRICT)))
 		action = ACTION_STRICT;
 	if (action)
 		report_denial(regs_syscall(current_regs()), action, 0, ENTERED_NO);

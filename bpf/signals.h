@@ -28,25 +28,31 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 {
 	struct task_struct *sender = bpf_get_current_task_btf();
 	struct signal_record *e;
-	struct task_state *state = task_state(target);
-	u32 pid = task_tgid(target);
-	u32 from_kernel = (u64)info == 1;
+	u32 pid, from_kernel = (u64)info == 1;
+	u64 span = span_of(target);
 	s32 code = 0;
 
+	if (!span)
+		return;
+	pid = task_tgid(target);
 	if (!pid)
 		return;
 	if (has_siginfo(info)) {
 		code = BPF_CORE_READ(info, si_code);
 		from_kernel = code > 0;
 	}
-	/* The sender may be out of scope, so the target's span is what counts. */
 	e = bpf_ringbuf_reserve(&ring, sizeof(*e), 0);
 	if (!e) {
-		count_loss(state ? state->span : 0, RECORD_SIGNAL);
+		count_loss(span, RECORD_SIGNAL);
 		return;
 	}
 	__builtin_memset(&e->head, 0, sizeof(e->head));
-	identify(&e->head, RECORD_SIGNAL, sender);
+	/* The sender may be part of no span, or out of scope: then its number is 0. */
+	if (!identify(&e->head, RECORD_SIGNAL, sender)) {
+		e->head.pid = task_tgid(sender);
+		e->head.tid = task_tid(sender);
+		BPF_CORE_READ_STR_INTO(&e->head.comm, sender, comm);
+	}
 	e->head.kind = RECORD_SIGNAL;
 	e->head.count = 1;
 	e->head.time_ns = bpf_ktime_get_boot_ns();
@@ -54,7 +60,7 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 	e->signal = signal;
 	e->code = code;
 	e->from_kernel = from_kernel;
-	e->target_span = state ? state->span : 0;
+	e->target_span = span;
 	BPF_CORE_READ_STR_INTO(&e->target_comm, target, comm);
 	bpf_ringbuf_submit(e, wake(false));
 }

@@ -95,20 +95,31 @@ static __always_inline u32 task_real_ppid(struct task_struct *task)
 	return pid_in_scope((u64)BPF_CORE_READ(task, real_parent, group_leader, thread_pid));
 }
 
-/* False where the task lies outside the probe's scope or is the probe itself. */
+static __always_inline u64 span_of(struct task_struct *task)
+{
+	struct task_state *state = task_state(task);
+
+	return state ? state->span : 0;
+}
+
+/*
+ * False where the task is part of no span, or out of scope. What nobody asked for must
+ * not fill the ring: another's storm would cost a span its events.
+ */
 static __always_inline bool identify(struct record *head, u32 kind, struct task_struct *task)
 {
-	struct task_state *state;
+	struct task_state *state = task_state(task);
 
+	if (!state || !state->span)
+		return false;
 	head->pid = task_tgid(task);
 	if (!head->pid || head->pid == settings.self_tgid)
 		return false;
-	state = task_state(task);
 	head->time_ns = bpf_ktime_get_boot_ns();
 	head->kind = kind;
-	head->span = state ? state->span : 0;
+	head->span = state->span;
 	head->tid = task_tid(task);
-	head->ppid = state && state->creator ? state->creator : task_real_ppid(task);
+	head->ppid = state->creator ? state->creator : task_real_ppid(task);
 	head->serial = 0;
 	head->count = 1;
 	head->uid = BPF_CORE_READ(task, cred, uid.val);

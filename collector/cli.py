@@ -6,16 +6,17 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collector import output
+from collector.output import Output
 from collector.store import Store, open_store
 from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
-from probe.terminal import Terminal
 
 if TYPE_CHECKING:
     from collector.explanation import Overview
@@ -26,20 +27,28 @@ DEFAULT_DB = "collector.db"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The console script `collector`; its exit status."""
+    output.settle()
     try:
-        options = parser().parse_args(arguments)
-        status: int = options.command(options)
-        return status
+        try:
+            options = _parse(arguments)
+            status: int = options.command(options)
+            return status
+        finally:
+            output.flush()
     except Problem as problem:
-        terminal = Terminal(sys.stderr)
-        terminal.line(terminal.style(f"collector: {problem}"))
+        output.note(f"collector: {problem}")
         return EXIT_STATUS
-    except BrokenPipeError:
-        # Whoever read our output has gone; nothing is left to say (signal(7), SIGPIPE).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except BrokenPipeError:  # nothing is left to say (signal(7), SIGPIPE)
         return 141
     except KeyboardInterrupt:
         return 130
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return parser().parse_args(arguments)
+    except OSError:  # its complaint could not be written
+        sys.exit(EXIT_STATUS)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,8 +66,10 @@ def parser() -> argparse.ArgumentParser:
     serve.set_defaults(command=_serve)
 
     import_ = commands.add_parser("import", help="add test outcomes (JUnit XML) to a run")
-    import_.add_argument("files", nargs="+", metavar="FILE", type=Path)
-    import_.add_argument("--run", required=True, type=_name)
+    import_.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
+    import_.add_argument(
+        "--run", required=True, type=_new_run, help="the run that these are outcomes of"
+    )
     import_.set_defaults(command=_import)
 
     explain = commands.add_parser("explain", help="say why tests failed")
@@ -82,8 +93,14 @@ def _name(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError("not UTF-8") from None
+        raise Problem(f"{text!r}: not UTF-8", "no run and no test has such a name") from None
     return text
+
+
+def _new_run(text: str) -> str:
+    if not text.strip():
+        raise Problem("--run: the name is empty", "give the run a name")
+    return _name(text)
 
 
 @contextlib.contextmanager
@@ -109,20 +126,27 @@ def _serve(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from collector.outcomes import read
 
+    terminal = Output()
     outcomes = [outcome for file in options.files for outcome in read(file)]
     with _store(options, create=True) as store:
         store.add_outcomes(options.run, outcomes)
-    counts = Counter(outcome.outcome for outcome in {one.test: one for one in outcomes}.values())
-    details = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    terminal = Terminal(sys.stdout)
-    count = f"imported {counts.total()} outcomes ({details})"
-    terminal.line(terminal.style(f"{count} into run {options.run}"))
+    kinds = {outcome.test: outcome.outcome for outcome in outcomes}
+    terminal.line(terminal.style(f"imported {_counted(kinds)} into run {options.run}"))
     return 0
+
+
+def _counted(kinds: dict[str, str]) -> str:
+    if not kinds:
+        return "no outcomes (the files name no test)"
+    counts = sorted(Counter(kinds.values()).items())
+    details = ", ".join(f"{count} {outcome}" for outcome, count in counts)
+    return f"{len(kinds)} outcome{'s'[: len(kinds) > 1]} ({details})"
 
 
 def _explain(options: argparse.Namespace) -> int:
     from collector import explanation
 
+    terminal = Output()
     with _store(options, create=False) as store:
         run = explanation.choose_run(store, options.run)
         explained: Overview | JsonObject
@@ -131,35 +155,26 @@ def _explain(options: argparse.Namespace) -> int:
         else:
             explained = explanation.of_test(store, run, options.test)
     if options.run is None:
-        notes = Terminal(sys.stderr)
-        notes.line(notes.style(f"collector: the latest run is {run}", "dim"))
-    _show(explained, as_json=options.json)
+        output.note(f"collector: the latest run is {shlex.quote(run)}", "dim")
+    _show(explained, terminal, as_json=options.json)
     return 0
 
 
-def _show(explained: Overview | JsonObject, *, as_json: bool) -> None:
+def _show(explained: Overview | JsonObject, terminal: Output, *, as_json: bool) -> None:
     """A whole run's overview or one test's report."""
     from collector.explanation import Overview
 
-    terminal = Terminal(sys.stdout)
-    if isinstance(explained, Overview):
-        if as_json:
-            _print(explained.as_json())
-        else:
-            from collector import text
+    if as_json:
+        value = explained.as_json() if isinstance(explained, Overview) else explained
+        terminal.write(json.dumps(value, indent=2) + "\n")
+    elif isinstance(explained, Overview):
+        from collector import text
 
-            text.render(explained, terminal)
-    elif as_json:
-        _print(explained)
+        text.render(explained, terminal)
     else:
         from probe.text import render
 
         render(explained, terminal)
-
-
-def _print(value: JsonObject) -> None:
-    json.dump(value, sys.stdout, indent=2)
-    print(flush=True)
 
 
 if __name__ == "__main__":

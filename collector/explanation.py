@@ -30,8 +30,20 @@ class Group:
     cause: str
     reports: tuple[JsonObject, ...]
 
+    @property
+    def verdict(self) -> JsonObject:
+        """The surest one, which speaks for all."""
+        verdict: JsonObject = self.reports[0]["verdict"]
+        return verdict
+
+    @property
+    def alike(self) -> int:
+        """How many others have a summary of their own, because they name another process."""
+        summary = self.verdict["summary"]
+        return sum(report["verdict"]["summary"] != summary for report in self.reports)
+
     def as_json(self) -> JsonObject:
-        verdict = self.reports[0]["verdict"]
+        verdict = self.verdict
         return {
             **{name: verdict[name] for name in ("cause", "layer", "primitive", "summary")},
             "advice": verdict["advice"],
@@ -42,12 +54,17 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A whole run, the largest group first."""
+    """A whole run, the largest group first.
+
+    `skips_unknown`: among those that passed are tests of which only the probe told, and
+    a span does not tell a skipped test from one that passed.
+    """
 
     run: str
     passed: int
     skipped: int
     groups: tuple[Group, ...]
+    skips_unknown: bool = False
 
     @property
     def failed(self) -> int:
@@ -73,7 +90,9 @@ def choose_run(store: Store, run: str | None) -> str:
     if run is None:
         return known[0]
     if not store.has_run(run):
-        raise Problem(f"no run {run!r}", f"known, the latest first: {', '.join(known)}")
+        raise Problem(
+            f"no run {run!r}", f"known, the latest first: {', '.join(map(shlex.quote, known))}"
+        )
     return run
 
 
@@ -93,6 +112,7 @@ def overview(store: Store, run: str) -> Overview:
             Group(cause, tuple(sorted(found, key=_surest_first)))
             for cause, found in sorted(groups.items(), key=lambda item: -len(item[1]))
         ),
+        skips_unknown=any(test.perhaps_skipped for test in tests),
     )
 
 

@@ -37,6 +37,13 @@ class Test:
         return self.outcome not in (PASSED, SKIPPED)
 
     @property
+    def perhaps_skipped(self) -> bool:
+        """A test that ran inside of a process, of which no harness has told."""
+        deciding = self.deciding
+        inside = deciding is not None and not deciding.span.whole_process
+        return inside and self.reported is None and self.outcome == PASSED
+
+    @property
     def deciding(self) -> Observation | None:
         """The last span that failed, else the last one."""
         failed = [one for one in self.observations if not one.span.passed]

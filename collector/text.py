@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+
 from collector.explanation import Group, Overview
 from probe.terminal import Terminal
+
+_SHOWN = 20  # tests of a group
 
 
 def render(overview: Overview, terminal: Terminal) -> None:
     """One line of counts, then a paragraph for each cause."""
+    passed = "passed or skipped" if overview.skips_unknown else "passed"
     terminal.line(
-        terminal.style(f"run {overview.run}: ", "bold"),
+        terminal.style(f"run {shlex.quote(overview.run)}: ", "bold"),
         terminal.style(f"{overview.failed} failed", *(["red"] if overview.failed else [])),
-        terminal.style(f", {overview.passed} passed"),
+        terminal.style(f", {overview.passed} {passed}"),
         terminal.style(f", {overview.skipped} skipped" if overview.skipped else ""),
     )
     for group in overview.groups:
@@ -20,14 +25,20 @@ def render(overview: Overview, terminal: Terminal) -> None:
 
 
 def _render(group: Group, terminal: Terminal) -> None:
-    verdict = group.reports[0]["verdict"]
+    verdict = group.verdict
     terminal.line(
         terminal.style(f"{len(group.reports):5}  ", "bold"),
         terminal.style(group.cause, "bold", "red"),
         terminal.style(f"  ({verdict['layer']}, {verdict['primitive']})", "dim"),
     )
-    terminal.text(verdict["summary"], " " * 7, "bold")
+    alike = f" (and {group.alike} alike)" if group.alike else ""
+    terminal.text(verdict["summary"] + alike, " " * 7, "bold")
     if verdict["advice"]:
         terminal.text("→ " + verdict["advice"], " " * 7, "cyan")
-    for report in group.reports:
+    for report in group.reports[:_SHOWN]:
         terminal.line(" " * 9, terminal.style(report["span"]["test"]))
+    more = len(group.reports) - _SHOWN
+    if more > 0:
+        terminal.line(
+            " " * 9, terminal.style(f"… and {more} more: collector explain --json", "dim")
+        )

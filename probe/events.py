@@ -113,7 +113,11 @@ class Fork(Event):
     cgroup: str | None = None  # the pids cgroup that stands at its limit
     pids_max: int | None = None
     pids_current: int | None = None
-    nproc_limit: int | None = None
+    nproc_limit: int | None = None  # RLIMIT_NPROC
+    tasks_of_user: int | None = None  # processes and threads of this user then
+    tasks: int | None = None  # of all users
+    threads_max: int | None = None  # kernel.threads-max
+    pid_max: int | None = None  # kernel.pid_max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from collector.outcomes import Outcome
 from collector.store import rows, schema
@@ -17,6 +20,7 @@ from probe.problem import Problem
 from probe.span import Span
 
 BUSY_TIMEOUT_MS = 30_000  # another process (an import, a migration) may hold the file
+_RETRY_S = 0.01
 
 _EVENT = ", ".join(rows.EVENT_COLUMNS)
 _SPAN = ", ".join(rows.SPAN_COLUMNS)
@@ -60,15 +64,19 @@ class SqliteStore:
         self._path = path
         self._lock = threading.RLock()
         self._ids: dict[tuple[str, str], int] = {}
-        if path.is_dir():
-            raise Problem(f"{path}: a directory", "name a SQLite file in it")
-        if not create and not path.exists():
-            raise Problem(f"{path}: no such database", "name the one of `collector serve --db`")
+        _check_place(path, create)
+        mode = "rwc" if create else _reading_mode(path)
         with self._speaking():
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                f"{_uri(path)}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._speaking():
-                self._prepare()
+                self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+                if create:
+                    self._prepare()
+                else:
+                    self._prepare_reading()
         except Problem:
             self._connection.close()
             raise
@@ -186,14 +194,40 @@ class SqliteStore:
             raise Problem(f"{self._path}: {error}", _mend(error)) from error
 
     def _prepare(self) -> None:
-        self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         self._check_owner()
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._use_wal()
         # What is acknowledged must survive a power cut: in WAL mode, NORMAL does not sync commits.
         self._connection.execute("PRAGMA synchronous = FULL")
         if self._version() < len(schema.STEPS):
             with self._transaction():
                 self._migrate()
+
+    def _use_wal(self) -> None:
+        """SQLite waits for nobody here: where two begin at once, each would wait for the other."""
+        limit = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > limit:
+                    raise
+            time.sleep(_RETRY_S)
+
+    def _prepare_reading(self) -> None:
+        """Readers never change a schema: a newer collector's explain leaves an older's file."""
+        self._connection.execute("PRAGMA query_only = ON")
+        if not self._pragma("schema_version"):
+            mend = "name one with --db, or start `collector serve` on it"
+            raise Problem(f"{self._path}: no database there, the file is empty", mend)
+        self._check_owner()
+        version = self._version()
+        if version < len(schema.STEPS):
+            raise Problem(
+                f"{self._path}: written by an older collector (schema {version}, "
+                f"this one reads {len(schema.STEPS)})",
+                "start `collector serve` on it once, which brings it forward",
+            )
 
     def _check_owner(self) -> None:
         empty = not self._pragma("schema_version")
@@ -220,6 +254,44 @@ class SqliteStore:
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _check_place(path: Path, create: bool) -> None:
+    """Problem where no SQLite file can be. Opening a pipe, for one, would wait for ever."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if create:
+            return
+        mend = "name the one of `collector serve --db`"
+        raise Problem(f"{path}: no such database", mend) from None
+    except OSError as error:
+        raise Problem(f"{path}: {error.strerror}", "name another with --db") from None
+    if stat.S_ISDIR(mode):
+        raise Problem(f"{path}: a directory", "name a SQLite file in it")
+    if not stat.S_ISREG(mode):
+        raise Problem(f"{path}: not a regular file", "name a SQLite file")
+
+
+def _uri(path: Path) -> str:
+    return ("file://" if path.is_absolute() else "file:") + quote(os.fsencode(path))
+
+
+def _reading_mode(path: Path) -> str:
+    """Readers of a WAL need its index, beside the file, and make it where it is missing.
+
+    Where they may not, and nobody writes just now, the file alone is all there is.
+    """
+    real = os.path.realpath(path)
+    if _writable(real) and _writable(os.path.dirname(real)):
+        return "rw"
+    if os.path.exists(f"{real}-wal") or os.path.exists(f"{real}-journal"):
+        return "ro"
+    return "ro&immutable=1"
+
+
+def _writable(path: str) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _mend(error: sqlite3.Error) -> str:

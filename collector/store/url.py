@@ -14,7 +14,7 @@ _SQLITE = "sqlite://"
 def open_store(url: str, *, create: bool = True) -> Store:
     """`PATH` or `sqlite:///PATH`. Problem where there is no database to be had.
 
-    With `create`, a file that does not exist is made.
+    With `create`, a file that does not exist is made; without, the store is for reading only.
     """
     if not url.startswith(_SQLITE) and "://" in url:
         scheme = url.partition("://")[0]

@@ -6,9 +6,10 @@ import dataclasses
 import os
 
 from probe.context.file import facts, full_shared_memory
+from probe.context.limits import limits
 from probe.context.namespace import MountNamespaces, OutOfReachError
 from probe.context.program import obstacle
-from probe.events import Event, Exec, Exit, File, Oom
+from probe.events import Connect, Event, Exec, Exit, File, Fork, Oom
 
 
 class Context:
@@ -32,6 +33,12 @@ class Context:
             return self._complete_exec(event)
         if isinstance(event, File):
             return self._complete_file(event)
+        if isinstance(event, Connect) and _wants_route(event):
+            from probe.context.network import route  # pyroute2, which few runs need
+
+            return dataclasses.replace(event, route=route(event.address, event.pid))
+        if isinstance(event, Fork) and event.errno == "EAGAIN" and event.pids_max is None:
+            return dataclasses.replace(event, **limits(event.uid))  # type: ignore[arg-type]
         if isinstance(event, Oom) and event.cgroup:
             from probe.context.memory import biggest  # psutil, which few runs need
 
@@ -72,3 +79,9 @@ class Context:
         if found is None:
             return event
         return dataclasses.replace(event, reason=found.reason, detail=found.detail or None)
+
+
+def _wants_route(event: Connect) -> bool:
+    """Where it matters by which way the packets were to go."""
+    unreachable = event.errno in ("ENETUNREACH", "EHOSTUNREACH", "ETIMEDOUT", "ENETDOWN")
+    return event.family in ("ipv4", "ipv6") and (unreachable or bool(event.abandoned))

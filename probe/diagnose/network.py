@@ -88,12 +88,13 @@ def _connect(story: Story, event: Connect) -> Suspect | Dismissal:
         cause, spellings = "net.dns_unreachable", NAME_ERRORS
     what, advice = _WORDS[cause]
     done = "lost its connection to" if event.in_use else "could not connect to"
+    way = f"; {event.route}" if event.route else ""
     how = event.errno or f"given up after {event.duration_s or 0:.1f} s"
     return Suspect(
         cause=cause,
         event=event,
         prior=0.97 if waited else _prior(story, event),
-        summary=f"{story.who(event)} {done} {peer(event)}: {what} ({how})",
+        summary=f"{story.who(event)} {done} {peer(event)}: {what} ({how}{way})",
         advice=advice.format(peer=peer(event), address=event.address),
         mentions=(peer(event), event.address),
         spellings=spellings,

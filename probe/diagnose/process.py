@@ -22,6 +22,7 @@ _BY_ERRNO = {
     "ENOMEM": "fork.no_memory",
 }
 _NOT_FOUND = 127
+_SLACK = 2  # some may have ended between the refusal and the count
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-core"})
 _NOT_EXECUTABLE = 126
 _NOT_THERE = re.compile(r"^['\"’`]?(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
@@ -201,8 +202,7 @@ def _fork(story: Story, event: Fork) -> Suspect | Dismissal:
         advice = f"raise pids.max of {event.cgroup} above {event.pids_max}, or start fewer at once"
     else:
         cause = "fork.process_limit"
-        why = f"the limit on processes is reached (RLIMIT_NPROC {event.nproc_limit})"
-        advice = "raise ulimit -u for this user, or start fewer at once"
+        why, advice = _process_limit(event)
     return Suspect(
         cause=cause,
         event=event,
@@ -211,6 +211,18 @@ def _fork(story: Story, event: Fork) -> Suspect | Dismissal:
         advice=advice,
         mentions=("fork", "thread", "process"),
     )
+
+
+def _process_limit(event: Fork) -> tuple[str, str]:
+    fewer = "or start fewer at once"
+    for count, limit, name in (
+        (event.tasks_of_user, event.nproc_limit, "ulimit -u (RLIMIT_NPROC)"),
+        (event.tasks, event.threads_max, "kernel.threads-max"),
+        (event.tasks, event.pid_max, "kernel.pid_max"),
+    ):
+        if count is not None and limit is not None and count + _SLACK >= limit:
+            return f"{count} run, and {name} is {limit}", f"raise {name} above {limit}, {fewer}"
+    return "a limit on processes is reached", f"raise ulimit -u for this user, {fewer}"
 
 
 def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:

@@ -232,20 +232,28 @@ class Exec(_message.Message):
     def __init__(self, path: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., errno: _Optional[str] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., searched: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Fork(_message.Message):
-    __slots__ = ("syscall", "errno", "cgroup", "pids_max", "pids_current", "nproc_limit")
+    __slots__ = ("syscall", "errno", "cgroup", "pids_max", "pids_current", "nproc_limit", "tasks_of_user", "tasks", "threads_max", "pid_max")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     CGROUP_FIELD_NUMBER: _ClassVar[int]
     PIDS_MAX_FIELD_NUMBER: _ClassVar[int]
     PIDS_CURRENT_FIELD_NUMBER: _ClassVar[int]
     NPROC_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    TASKS_OF_USER_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    THREADS_MAX_FIELD_NUMBER: _ClassVar[int]
+    PID_MAX_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     errno: str
     cgroup: str
     pids_max: int
     pids_current: int
     nproc_limit: int
-    def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ...) -> None: ...
+    tasks_of_user: int
+    tasks: int
+    threads_max: int
+    pid_max: int
+    def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ..., tasks_of_user: _Optional[int] = ..., tasks: _Optional[int] = ..., threads_max: _Optional[int] = ..., pid_max: _Optional[int] = ...) -> None: ...
 
 class Exit(_message.Message):
     __slots__ = ("code", "signal", "detail", "duration_s", "reaper", "last_words", "last_output", "missing")

@@ -175,6 +175,21 @@ def test_a_filter_that_was_there_before_the_probe(
 
 
 @pytest.mark.parametrize(
+    "what", ["fork", "thread", "failing", "dispatch", "interrupted"], ids=lambda what: what
+)
+@pytest.mark.parametrize("tracer", [[], ["strace", "-f", "-o", "/dev/null"]], ids=["", "traced"])
+def test_what_only_looks_like_a_denial(
+    what: str, tracer: list[str], built: Callable[[str], Path], watched: Watch
+) -> None:
+    assert watched("seccomp", *tracer, built("odd"), what) == []
+
+
+def test_strict_mode(built: Callable[[str], Path], watched: Watch) -> None:
+    events = watched("seccomp", built("odd"), "strict")
+    assert [(event["syscall"], event["action"]) for event in events] == [("getpid", "strict")]
+
+
+@pytest.mark.parametrize(
     ("statement", "syscall", "detail"),
     [
         ("socket.socket(socket.AF_INET6)", "socket", "family ipv6, type stream, protocol 0"),
@@ -338,6 +353,14 @@ def test_the_oom_killer(watched: Watch) -> None:
     assert limit * 0.9 < event["usage"] <= limit
 
 
+def test_the_limit_on_a_users_processes(watched: Watch) -> None:
+    drop = "setpriv --reuid=54321 --regid=54321 --clear-groups"
+    script = f"ulimit -u 3; exec {drop} bash -c 'sleep 1 & sleep 1 & sleep 1 & sleep 1 & wait'"
+    event = watched("fork", "bash", "-c", script)[0]
+    assert (event["errno"], event["nproc_limit"]) == ("EAGAIN", 3)
+    assert event["tasks_of_user"] == 3 and "pids_max" not in event
+
+
 # --- connections --------------------------------------------------------------
 
 
@@ -388,6 +411,15 @@ def test_a_connect_through_io_uring(built: Callable[[str], Path], watched: Watch
     refused = watched("connect", built("uring"), str(port))
     assert [(e["port"], e.get("errno")) for e in made] == [(port, None)]
     assert [(e["port"], e.get("errno")) for e in refused] == [(port, "ECONNREFUSED")]
+
+
+def test_the_way_that_packets_did_not_take(watched: Watch) -> None:
+    code = (
+        "import socket, time\ns = socket.socket(); s.connect_ex(('192.0.2.1', 80)); time.sleep(1)"
+    )
+    with Sandbox(Profile(network="loopback"), "t") as sandbox:
+        event = watched("connect", *sandbox.command([PYTHON, "-c", code]))[-1]
+    assert (event["errno"], event["route"]) == ("ENETUNREACH", "no route: Network is unreachable")
 
 
 def test_unix_sockets(watched: Watch, tmp_path: Path) -> None:
