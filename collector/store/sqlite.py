@@ -203,7 +203,7 @@ class SqliteStore:
                 self._migrate()
 
     def _use_wal(self) -> None:
-        """SQLite waits for nobody here: where two begin at once, each would wait for the other."""
+        """SQLite itself does not wait for another writer here: each might wait for the other."""
         limit = time.monotonic() + BUSY_TIMEOUT_MS / 1000
         while True:
             try:
@@ -274,7 +274,7 @@ def _check_place(path: Path, create: bool) -> None:
 
 
 def _uri(path: Path) -> str:
-    return ("file://" if path.is_absolute() else "file:") + quote(os.fsencode(path))
+    return ("file://" if path.is_absolute() else "file:./") + quote(os.fsencode(path))
 
 
 def _reading_mode(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.outcomes import Outcome
-from collector.store import Delivery, Hello, Observation, Store, open_store, rows, schema
+from collector.store import Delivery, Hello, Observation, Store, open_store, rows, schema, sqlite
 from probe.coverage import SENSES, Coverage, Losses
 from probe.events import KINDS, Event, Exec, Exit, Seccomp, detail_fields
 from probe.problem import Problem
@@ -127,6 +128,38 @@ def test_a_new_file_opened_by_many_at_once(tmp_path: Path) -> None:
     assert problems == []
 
 
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A database that is not in WAL mode yet, in the hands of a writer."""
+    open_store(str(tmp_path / "c.db")).close()
+    raw = sqlite3.connect(tmp_path / "c.db", isolation_level=None, check_same_thread=False)
+    with contextlib.closing(raw):
+        raw.execute("PRAGMA journal_mode = DELETE")
+        raw.execute("BEGIN IMMEDIATE")
+        yield raw
+
+
+def test_the_change_to_wal_waits_for_others(
+    tmp_path: Path, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def let_go(_: float) -> None:
+        held.execute("ROLLBACK")
+
+    monkeypatch.setattr(sqlite.time, "sleep", let_go)
+    open_store(str(tmp_path / "c.db")).close()
+    assert not held.in_transaction
+    with contextlib.closing(sqlite3.connect(tmp_path / "c.db")) as raw:
+        assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_the_change_to_wal_does_not_wait_for_ever(
+    tmp_path: Path, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
+    with pytest.raises(Problem, match="locked: another process holds it"):
+        open_store(str(tmp_path / "c.db"))
+
+
 def test_an_older_schema_is_brought_forward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,30 +212,76 @@ def _text(path: Path) -> None:
         (_another_programs, "another program"),
         (_text, "not a database"),
         (Path.mkdir, "a directory"),
+        (os.mkfifo, "not a regular file"),
     ],
 )
-def test_files_that_are_not_ours(tmp_path: Path, make: object, words: str) -> None:
+@pytest.mark.parametrize("create", [True, False])
+def test_files_that_are_not_ours(tmp_path: Path, make: object, words: str, create: bool) -> None:
     path = tmp_path / "c.db"
     make(path)  # type: ignore[operator]
     before = path.read_bytes() if path.is_file() else b""
     with pytest.raises(Problem, match=words) as problem:
-        open_store(str(path))
+        open_store(str(path), create=create)
     assert str(path) in str(problem.value)
     assert before == (path.read_bytes() if path.is_file() else b"")
 
 
+@pytest.mark.parametrize("create", [True, False])
 @pytest.mark.parametrize(
-    "url", ["", "postgres://h/d", "sqlite://", "/nix/c.db", "sqlite:////nix/c"]
+    "url",
+    [
+        *("", "postgres://h/d", "sqlite://", "/nix/c.db", "sqlite:////nix/c"),
+        *("x" * 300, f"/nix/{'x' * 5000}", "/dev/null", "/dev/null/c.db"),
+    ],
 )
-def test_places_where_no_database_can_be(url: str) -> None:
-    with pytest.raises(Problem):
-        open_store(url)
+def test_places_where_no_database_can_be(url: str, create: bool) -> None:
+    with pytest.raises(Problem) as problem:
+        open_store(url, create=create)
+    assert "\n" not in str(problem.value)
 
 
 def test_a_reader_makes_no_file(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="no such database"):
         open_store(str(tmp_path / "c.db"), create=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_makes_no_schema(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    path.touch()
+    with pytest.raises(Problem, match=r"no database there.*--db.*collector serve"):
+        open_store(str(path), create=False)
+    assert path.read_bytes() == b""
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_reader_leaves_an_older_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "c.db"
+    open_store(str(path)).close()
+    before = path.read_bytes()
+    monkeypatch.setattr(schema, "STEPS", [*schema.STEPS, ("CREATE TABLE more (x)",)])
+    with pytest.raises(Problem, match=r"older collector .schema 1, this one reads 2"):
+        open_store(str(path), create=False)
+    assert path.read_bytes() == before
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    open_store(str(tmp_path / "c.db")).close()
+    with contextlib.closing(open_store(str(tmp_path / "c.db"), create=False)) as store:
+        with pytest.raises(Problem, match="readonly"):
+            store.add_outcomes("r1", [Outcome("t", "t", "passed")])
+        assert store.runs(9) == []
+
+
+@pytest.mark.parametrize("name", ["a?mode=ro#%41 .db", "\udcff.db", ":memory:", "é"])
+def test_names_that_urls_would_take_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (name, f"{tmp_path}/{name}"):
+        open_store(path).close()
+        open_store(path, create=False).close()
+        assert os.listdir(tmp_path) == [name]
 
 
 def test_sqlite_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
