@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -193,7 +194,14 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
         (b'{"results": []}', "not a known format"),
         (b"\x7fELF\x02", "not a known format"),
         (b"<html><body/></html>", "root is <html>"),
-        (PYTEST[:400], "broken XML"),
+        (PYTEST[:400], "broken XML .*may be cut off"),
+        (b"<testsuite>\n<testcase></testsuite>", "mismatched tag: line 2.*write it again"),
+        (b"<testsuite>\n\x1b[31m</testsuite>", r"U\+001B, which XML forbids, in line 2"),
+        (b"<testsuite>&#9;\n&#27;</testsuite>", r"U\+001B, which XML forbids, in line 2"),
+        (b"<testsuite>&#x9;&#x0;</testsuite>", r"U\+0000, which XML forbids, in line 1"),
+        (b"<testsuite>&#xd800;</testsuite>", r"U\+D800, which XML forbids, in line 1"),
+        (b"<testsuite>\n\x00\x00\x00", r"U\+0000, which XML forbids, in line 2"),
+        ("<testsuite>\n\x01".encode("utf-16"), r"U\+0001, which XML forbids, in line 2"),
         (b"<testsuite><testcase/></testsuite>", "without a name"),
         (b'<?xml version="1.0" encoding="nix"?><testsuite/>', "broken XML"),
         (
@@ -209,6 +217,13 @@ def test_what_is_not_junit_is_named(tmp_path: Path, content: bytes, words: str) 
         read(path)
     assert str(problem.value).startswith(str(path))
     assert "\n" not in str(problem.value)
+
+
+def test_more_than_anybody_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[read.__module__], "LIMIT", len(GO))
+    assert outcomes(tmp_path / "x.xml", GO)
+    with pytest.raises(Problem, match="more than 0 MiB"):
+        outcomes(tmp_path / "x.xml", GO + b" ")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
