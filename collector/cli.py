@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from collector import output
 from collector.output import Output
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output.settle()
     try:
         try:
-            options = _parse(arguments)
+            options = parser().parse_args(arguments)
             status: int = options.command(options)
             return status
         finally:
@@ -44,16 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    try:
-        return parser().parse_args(arguments)
-    except OSError:  # its complaint could not be written
-        sys.exit(EXIT_STATUS)
+class _Parser(argparse.ArgumentParser):
+    def print_help(self, file: object = None) -> None:
+        Output().write(self.format_help())
+
+    def error(self, message: str) -> NoReturn:
+        raise Problem(message, f"see {self.prog} --help")
 
 
 def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    whole = argparse.ArgumentParser(prog="collector", description=__doc__, allow_abbrev=False)
+    whole = _Parser(prog="collector", description=__doc__, allow_abbrev=False)
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
 
     serve = commands.add_parser("serve", help="receive what probes see, until SIGTERM")
@@ -66,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     serve.set_defaults(command=_serve)
 
     import_ = commands.add_parser("import", help="add test outcomes (JUnit XML) to a run")
-    import_.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
+    import_.add_argument("files", nargs="+", metavar="FILE", help="JUnit XML; - for standard input")
     import_.add_argument(
         "--run", required=True, type=_new_run, help="the run that these are outcomes of"
     )
@@ -154,9 +155,10 @@ def _explain(options: argparse.Namespace) -> int:
             explained = explanation.overview(store, run)
         else:
             explained = explanation.of_test(store, run, options.test)
+    _show(explained, terminal, as_json=options.json)
+    output.flush()
     if options.run is None:
         output.note(f"collector: the latest run is {shlex.quote(run)}", "dim")
-    _show(explained, terminal, as_json=options.json)
     return 0
 
 

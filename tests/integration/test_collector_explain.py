@@ -136,6 +136,58 @@ def test_the_run_grouped_by_cause(database: Database) -> None:
         assert word in text
 
 
+def test_a_large_group_is_shown_in_part(database: Database) -> None:
+    database.junit("".join(f'<testcase name="t{n:02}"><failure/></testcase>' for n in range(25)))
+    lines = database.run("explain").splitlines()
+    [summary] = [line for line in lines if "no probe reported t00" in line]
+    assert summary.endswith("(and 24 alike)")
+    assert [line.strip() for line in lines[-2:]] == [
+        "t19",
+        "… and 5 more: collector explain --json",
+    ]
+    [group] = database.report()["groups"]
+    assert (group["count"], len(group["tests"])) == (25, 25)
+    assert "alike" not in group["summary"]
+
+
+def test_one_summary_for_all_that_have_the_same(database: Database) -> None:
+    for number in range(20):
+        database.span(f"t{number}", 127)
+    text = database.run("explain")
+    assert "alike" not in text
+    assert "more" not in text
+
+
+def test_a_test_that_no_harness_reported_may_have_been_skipped(database: Database) -> None:
+    database.span("t1", 0, whole_process=False)
+    database.span("t2", 0)
+    assert "run r1: 0 failed, 2 passed or skipped" in database.run("explain")
+    database.junit('<testcase name="t1"><skipped/></testcase>')
+    assert "run r1: 0 failed, 1 passed, 1 skipped" in database.run("explain")
+
+
+def test_a_run_without_a_name(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.span("t1", 127, run="")
+    assert cli.main(["explain", "--db", str(database.path)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "collector: the latest run is ''\n"
+    assert captured.out.startswith("run '': 1 failed")
+    assert "known, the latest first: ''" in database.run("explain", "--run", "r9", status=2)
+    assert database.report("--run", "")["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("cases", "words"),
+    [
+        ("", "no outcomes (the files name no test)"),
+        ('<testcase name="t1"/>', "1 outcome (1 passed)"),
+        ('<testcase name="t1"/><testcase name="t2"/>', "2 outcomes (2 passed)"),
+    ],
+)
+def test_what_was_imported(database: Database, cases: str, words: str) -> None:
+    assert database.junit(cases) == f"imported {words} into run r1\n"
+
+
 def test_the_harness_has_the_last_word(database: Database) -> None:
     database.span("tests/test_x.py::TestC::test_a[1/2]", 0)
     database.span("tests/test_x.py::test_b", 127)
