@@ -34,11 +34,13 @@ PARTS = ("compile", "files", "spawn", "connect")
 RATIO_MAX = 1.03
 
 BARE, ALONE, SERVED, BESIDE = "bare", "probe run", "probe run, agent", "bare beside an agent"
+FLOOR = "floor: an empty program"
 FILTERED, TRACED = "strace --seccomp-bpf (2 calls)", "strace"
 
 _STRACE = ("strace", "-f", "-o", "/dev/null")
 _WAYS: dict[str, tuple[Sequence[str], bool]] = {
     BARE: ((), False),
+    FLOOR: ((), False),
     ALONE: ((PROBE, "run", "--"), False),
     SERVED: ((PROBE, "run", "--"), True),
     BESIDE: ((), True),
@@ -56,9 +58,11 @@ class Run:
     watcher: float
 
 
-def run(bed: Testbed, prefix: Sequence[str], agent: bool) -> Run:
-    """The workload once, behind `prefix`, with an agent or without."""
+def run(bed: Testbed, prefix: Sequence[str], agent: bool, floor: bool = False) -> Run:
+    """The workload once, behind `prefix`, with an agent, the floor or neither."""
     with contextlib.ExitStack() as stack:
+        if floor:
+            stack.enter_context(bed.floor())
         pid = stack.enter_context(bed.agent()) if agent else None
         command = workload(bed, prefix)
         before = _cpu(pid)
@@ -92,7 +96,8 @@ def _cpu(agent: int | None) -> float:
 
 def measure(bed: Testbed, rounds: int | None) -> Table:
     turns = Rounds(rounds or ROUNDS)
-    runs = turns.interleave({name: partial(run, bed, *way) for name, way in _WAYS.items()})
+    variants = {name: partial(run, bed, *way, name == FLOOR) for name, way in _WAYS.items()}
+    runs = turns.interleave(variants)
     totals = {name: [one.total for one in some] for name, some in runs.items()}
     middle = {name: statistics.median(ratios(totals[name], totals[BARE])) for name in _WAYS}
 
@@ -115,6 +120,7 @@ def measure(bed: Testbed, rounds: int | None) -> Table:
         rows=[row(name) for name in _WAYS],
         goals=[
             Goal("probe run / bare", middle[ALONE], RATIO_MAX),
+            Goal("probe run with an agent / floor", middle[SERVED] / middle[FLOOR], RATIO_MAX),
             Goal("probe run with an agent / bare", middle[SERVED], RATIO_MAX),
             Goal("probe run / bare, against strace's best", middle[ALONE], middle[FILTERED]),
         ],
