@@ -23,7 +23,7 @@ from bench.testbed import PROBE, Testbed
 
 ROUNDS = 3
 AGENT_MAX_MB = 45.0
-MB = 1e6
+MB = 1 << 20
 
 FLOOR, ALONE, SERVED = "floor: python -c pass, peak", "probe run, peak", "probe run, agent, peak"
 IDLE, WORKED = "agent, idle", "agent, after work"
@@ -32,7 +32,7 @@ STREAMING = "agent with a collector, after work"
 
 @dataclass(frozen=True)
 class Size:
-    """MB: the resident set, and the BPF maps that the process holds open."""
+    """MiB: the resident set, and the BPF maps that the process holds open."""
 
     resident: float
     maps: float = 0.0
@@ -92,11 +92,11 @@ def measure(bed: Testbed, rounds: int | None) -> Table:
     resident = {name: [one.resident for one in some] for name, some in taken.items()}
     maps = {name: statistics.median(one.maps for one in some) for name, some in taken.items()}
     return Table(
-        title=f"Memory, {turns.count} rounds: MB",
+        title=f"Memory, {turns.count} rounds: MiB",
         headers=["", "resident", "BPF maps"],
         rows=[[name, spread(resident[name], 1), f"{maps[name]:.1f}"] for name in variants],
         goals=[
-            Goal(f"{name}, MB", statistics.median(resident[name]), AGENT_MAX_MB)
+            Goal(f"{name}, MiB", statistics.median(resident[name]), AGENT_MAX_MB)
             for name in (IDLE, WORKED, STREAMING)
         ],
         samples={name: [asdict(one) for one in some] for name, some in taken.items()},

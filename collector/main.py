@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def main() -> None:
+def main() -> int:
     """The command `collector`."""
     try:
         from collector.cli import main as run
@@ -15,5 +15,5 @@ def main() -> None:
         sys.stderr.write(
             f"collector: {error.name} is not installed: pip install 'sandbox-probe[collector]'\n"
         )
-        sys.exit(2)
-    run()
+        return 2
+    return run()
