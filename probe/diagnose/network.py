@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 from probe.diagnose import words
@@ -25,10 +26,47 @@ _CAUSES = {
 _DNS_PORT = 53
 
 
+class Attempts:
+    """A span's connections at a glance: how often each failed alike, and the last ones made."""
+
+    def __init__(self, connects: list[Connect]) -> None:
+        self._alike: Counter[tuple[object, ...]] = Counter()
+        self._made: dict[object, Connect] = {}  # by service, and by process
+        for event in connects:
+            if _was_reached(event):
+                self._made[_service(event)] = self._made[event.pid] = event
+            else:
+                self._alike[_kind(event)] += event.count
+
+    def like(self, event: Connect) -> int:
+        return self._alike[_kind(event)]
+
+    def reached_later(self, event: Connect) -> Connect | None:
+        """The same service, by the same process or one beside it, here or at another address."""
+        return self._later(_service(event), event)
+
+    def went_elsewhere(self, event: Connect) -> bool:
+        """Whether the same process made another connection afterwards."""
+        return self._later(event.pid, event) is not None
+
+    def _later(self, key: object, event: Connect) -> Connect | None:
+        made = self._made.get(key)
+        return made if made is not None and made.time_ns > event.time_ns else None
+
+
+def _service(event: Connect) -> tuple[str, object]:
+    return ("port", event.port) if event.port is not None else ("path", event.address)
+
+
+def _kind(event: Connect) -> tuple[object, ...]:
+    return event.address, event.port, event.errno
+
+
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
+    attempts = Attempts(story.all(Connect))
     for event in story.worth_judging(Connect, unless=_was_reached):
         if _came_to_nothing(story, event):
-            yield _connect(story, event)
+            yield _connect(story, event, attempts)
     for query in story.worth_judging(Dns, unless=lambda query: query.rcode == "NOERROR"):
         yield _name(story, query)
 
@@ -77,8 +115,8 @@ def _resolved_later(story: Story, event: Dns) -> bool:
     return False
 
 
-def _connect(story: Story, event: Connect) -> Suspect | Dismissal:
-    reached = _reached_later(story, event)
+def _connect(story: Story, event: Connect, attempts: Attempts) -> Suspect | Dismissal:
+    reached = attempts.reached_later(event)
     if reached is not None:
         return Dismissal(event.id, f"{peer(reached)} was reached afterwards")
     cause = "net.timeout" if event.errno is None else _CAUSES.get(event.errno, "net.refused")
@@ -93,7 +131,7 @@ def _connect(story: Story, event: Connect) -> Suspect | Dismissal:
     return Suspect(
         cause=cause,
         event=event,
-        prior=0.97 if waited else _prior(story, event),
+        prior=0.97 if waited else _prior(event, attempts),
         summary=f"{story.who(event)} {done} {peer(event)}: {what} ({how}{way})",
         advice=advice.format(peer=peer(event), address=event.address),
         mentions=(peer(event), event.address),
@@ -116,22 +154,12 @@ _DOMAIN = (
 _NEEDED = 3  # attempts of the same thing: who tries so often does not go without
 
 
-def _prior(story: Story, event: Connect) -> float:
+def _prior(event: Connect, attempts: Attempts) -> float:
     if event.abandoned and (event.duration_s or 0) < 0.05:
         return 0.3  # a race that another address won, or a program in a hurry
-    same = [
-        other
-        for other in story.all(Connect)
-        if (other.address, other.port, other.errno) == (event.address, event.port, event.errno)
-    ]
-    if sum(other.count for other in same) >= _NEEDED:
+    if attempts.like(event) >= _NEEDED:
         return 0.97
-    elsewhere = any(
-        other.errno is None and not other.abandoned and other.pid == event.pid
-        for other in story.all(Connect)
-        if other.time_ns > event.time_ns
-    )
-    return 0.5 if elsewhere else 0.85
+    return 0.5 if attempts.went_elsewhere(event) else 0.85
 
 
 _WORDS = {
@@ -188,20 +216,6 @@ _NAME_WORDS = {
         "give the sandbox a resolver that answers (/etc/resolv.conf), now {resolver}",
     ),
 }
-
-
-def _reached_later(story: Story, event: Connect) -> Connect | None:
-    """The same service, by the same process or one beside it, at this address or another."""
-    for other in story.all(Connect):
-        if (
-            other.errno is None
-            and not other.abandoned
-            and other.time_ns > event.time_ns
-            and other.port == event.port
-            and (other.port is not None or other.address == event.address)
-        ):
-            return other
-    return None
 
 
 def peer(event: Connect) -> str:
