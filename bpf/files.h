@@ -41,7 +41,8 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 		bpf_probe_read_user_str(e->path, sizeof(e->path),
 					(void *)call_arg(args, call->path_arg));
 	base_text(task, e->path, e->dirfd, e->cwd);
-	bpf_ringbuf_submit(e, wake(false));
+	/* What is full now may have room in a moment. */
+	bpf_ringbuf_submit(e, wake(ret == -ENOSPC));
 }
 
 static __always_inline void report_call(struct call *call, struct task_struct *task, u32 nr,

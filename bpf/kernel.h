@@ -348,6 +348,7 @@ struct socket {
 #define SIGNAL_GROUP_EXIT 0x00000004
 #define PF_KTHREAD 0x00200000
 
+#define SIGBUS 7
 #define SIGKILL 9
 #define SIGSYS 31
 #define SYS_SECCOMP 1
@@ -368,6 +369,7 @@ struct socket {
 #define ENOENT 2
 #define ENOTDIR 20
 #define E2BIG 7
+#define ENOSPC 28
 #define EAGAIN 11
 #define EACCES 13
 #define ENOMEM 12

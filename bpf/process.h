@@ -110,7 +110,8 @@ static __always_inline void report_exit(struct task_struct *task)
 	e->status = status;
 	e->real_ppid = task_real_ppid(task);
 	e->started_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-	bpf_ringbuf_submit(e, wake(false));
+	/* What is full behind a SIGBUS may be empty again in a moment. */
+	bpf_ringbuf_submit(e, wake((status & 0x7f) == SIGBUS));
 }
 
 static __always_inline void inherit(struct task_struct *parent, struct task_struct *child)

@@ -23,7 +23,7 @@ LINE_MAX = 64 << 20
 ID_MAX = 500  # characters of a run's or a test's id
 WORDS_MAX, WORD_MAX = 64, 1024  # of a command: how many words, and how much of each
 _TIMEOUT_S = 10.0
-_BEGIN_TIMEOUT_S = 2.0  # nobody waits longer for a command to start
+_BEGIN_TIMEOUT_S = 5.0  # nobody waits longer for a command to start
 
 
 class AgentError(RuntimeError):
