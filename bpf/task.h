@@ -7,7 +7,7 @@
 #include "events.h"
 #include <bpf/bpf_helpers.h>
 
-#define RING_SIZE (1 << 19)
+#define RING_SIZE (1 << 20)
 #define PID_LEVELS 8
 #define SYSCALLS 512
 

@@ -17,7 +17,7 @@ from probe.events import Event, Exit
 from probe.span import Span
 
 EVENTS_PER_SPAN = 20_000
-READ_EVERY_S = 0.05  # the kernel wakes us only for what is urgent
+READ_EVERY_S = 0.03  # the kernel wakes us only for what is urgent
 
 Sink = Callable[[Event], None]
 
