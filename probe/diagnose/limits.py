@@ -87,4 +87,4 @@ def _ended(story: Story, event: Signal, target: Process) -> Suspect | None:
 
 
 def _is_a_time_limit(story: Story, sender: Process) -> bool:
-    return sender.status in TIMED_OUT or words.mentions(story.words(sender.pid), _TIMEOUT_WORDS)
+    return sender.status in TIMED_OUT or words.timed_out(story.words(sender.pid))

@@ -25,6 +25,7 @@ _NOT_FOUND = 127
 _SLACK = 2  # some may have ended between the refusal and the count
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-core"})
 _NOT_EXECUTABLE = 126
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
 _NOT_THERE = re.compile(r"^['\"’`]?(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
 
 
@@ -70,7 +71,11 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
 def _ran_it_as_a_script(story: Story, event: Exec) -> bool:
     """execvp(3) and shells hand a file without a format to sh; 126 says that they did not."""
     said = story.words(event.pid).lower()
-    return story.process(event).status != _NOT_EXECUTABLE and "format" not in said
+    process = story.process(event)
+    caller = story.tree.process(process.parent).name
+    if process.only_tried_to_start and caller not in _SHELLS:
+        return False
+    return process.status != _NOT_EXECUTABLE and "format" not in said
 
 
 def _refused_chmod(story: Story, event: Exec) -> Seccomp | None:
@@ -241,15 +246,22 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
     missing = ended.missing
     if not process.programs and above is not None and above.exit is not None:
         missing += above.exit.missing  # a shell looks it up before it forks
+    own_failure = any(
+        child.failed and child.status != _NOT_FOUND and child.weight >= 0.5 * process.weight
+        for child in story.tree.children(process.pid)
+    )
     reported = ended.code == _NOT_FOUND or any(
         child.status == _NOT_FOUND for child in story.tree.children(process.pid)
     )
+    prior = 0.9 if reported else 0.6
+    if own_failure and ended.code != _NOT_FOUND:
+        prior = 0.3
     for name, folders in _searches(missing):
         if name not in programs and _missed(said, name, programs):
             return Suspect(
                 cause="exec.not_found",
                 event=ended,
-                prior=0.9 if reported else 0.6,
+                prior=prior,
                 summary=f"{story.who(ended)} found no program {name} in {', '.join(folders)}",
                 advice=f"install {name} in the sandbox image, or add its directory to PATH",
                 mentions=(name,),
@@ -281,6 +293,6 @@ def _searches(missing: tuple[str, ...]) -> list[tuple[str, list[str]]]:
     found: dict[str, list[str]] = {}
     for path in missing:
         folder, name = os.path.split(path)
-        if name and is_program_path(path):
+        if name and is_program_path(path) and not name.endswith((".so", ".dylib")):
             found.setdefault(name, []).append(folder)
     return list(reversed(found.items()))

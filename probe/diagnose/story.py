@@ -106,7 +106,7 @@ class Story:
     def _said(self, line: list[Process]) -> str:
         ended = [process.exit for process in line if process.exit]
         said = [exit.last_words for exit in ended] + [self.case.span.message]
-        told = "\n".join(text for text in said if text).strip()
+        told = words.told("\n".join(text for text in said if text)).strip()
         return told or "\n".join(exit.last_output or "" for exit in ended).strip()
 
     def named(self, suspect: Suspect) -> float:
@@ -125,6 +125,10 @@ class Story:
             return 0.3
         if error_named and words.overtaken(said, spellings):
             return 0.35
+        exit_event = self.process(event).exit
+        own = words.told(exit_event.last_words or "") if exit_event else ""
+        if error_named and words.thrown_after(own, spellings):
+            return 0.35
         if error_named:
             return 1.25 if thing_named else 1.15
         if words.own_fault(said):
@@ -133,7 +137,15 @@ class Story:
             return 0.9
         if suspect.domain and words.mentions(said, suspect.domain):
             return 0.8
+        if self._left_it_to_others(self.process(event)):
+            return 0.65
         return 0.5 if words.some_fault(said) else 0.6
+
+    def _left_it_to_others(self, process: Process) -> bool:
+        """A program that failed without a word; those above it only sum up."""
+        if process.exit is None or process.exit.last_words or not process.failed:
+            return False
+        return process.pid != self.tree.root and bool(process.programs or process.refused)
 
     def heard_of(self, suspect: Suspect) -> float:
         """What those above a process that was killed say: of its death, or of another fault."""

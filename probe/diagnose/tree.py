@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from probe.diagnose import words
 from probe.events import Event, Exec, Exit, Signal
 from probe.span import Span
 
 _SECOND = 1_000_000_000
 _NEVER = 1 << 63
+# Programs whose success says nothing of whether an earlier failure mattered.
+_IDLE = frozenset({"sleep", "true", "echo", "date", "cat", "rm", "tail", "kill"})
 _ATTEMPTS = 3
 _NEIGHBOURS = 8  # siblings that may have been one pipeline
 _DEPTH = 64
@@ -90,7 +94,8 @@ class After:
     """What became of a child's siblings after it: taken in from the last to the first."""
 
     def __init__(self, siblings: list[Process]) -> None:
-        self.successes = self.failures = 0
+        self.failures = 0
+        self._births: list[int] = []  # of those that ended well and did some work
         self.statuses: set[int | None] = set()
         self._next: deque[Process] = deque(maxlen=_NEIGHBOURS)
         self._outcomes: dict[str, Counter[int | None]] = {}
@@ -102,8 +107,12 @@ class After:
             self.failures += 1
             self.statuses.add(sibling.status)
             self._next.appendleft(sibling)
-        else:
-            self.successes += 1
+        elif sibling.name not in _IDLE:
+            bisect.insort(self._births, sibling.born_ns)
+
+    def successes(self, child: Process) -> int:
+        """Those that were started after the child had failed; what ran beside it says nothing."""
+        return len(self._births) - bisect.bisect_left(self._births, child.end_ns)
 
     def outlived(self, child: Process) -> bool:
         """Whether a failing sibling was created with the child and outlived it."""
@@ -115,7 +124,7 @@ class After:
     def tried_in_vain(self, child: Process) -> bool:
         """One program again and again, always with this status: it is needed."""
         outcomes = self._outcomes[child.name]
-        return len(outcomes) == 1 and outcomes[child.status] >= _ATTEMPTS
+        return 0 not in outcomes and outcomes[child.status] >= _ATTEMPTS
 
 
 class Tree:
@@ -144,7 +153,9 @@ class Tree:
         if isinstance(event, Exec):
             (process.refused if event.errno else process.programs).append(event)
         elif isinstance(event, Exit):
-            process.exit = event
+            # Two last threads may each take themselves for the last one; the first has the words.
+            if process.exit is None or event.last_words:
+                process.exit = event
         elif isinstance(event, Signal):
             self._signals.setdefault(event.target, []).append(event)
 
@@ -216,18 +227,19 @@ class Tree:
         kill = self.killer(child.pid)
         if signal in _ROUTINE and kill is not None and self._from_above(kill, child):
             # A time limit fails for what its command was waiting for.
-            return 0.9 if self.process(kill.pid).status in TIMED_OUT else 0.05
+            return 0.9 if self._limits_time(kill.pid) else 0.05
         if child.only_tried_to_start and not after.failures:
             return 0.85
         if after.tried_in_vain(child):
             return 0.8
         # Each later child that ended well makes it less likely that this one was needed.
-        patience = 0.7 ** min(after.successes, 3)
+        successes = after.successes(child)
+        patience = 0.7 ** min(successes, 3)
         if parent.exit is None:  # a test in a process that lives on
             return (0.6 if after.failures else 0.85) * patience
         if after.outlived(child):
             return 0.8  # an earlier stage of a pipeline, whose last stage gives the status
-        nothing_later = not after.successes and not after.failures
+        nothing_later = not successes and not after.failures
         if parent.status == child.status:
             if child.status in after.statuses:
                 return 0.5
@@ -236,6 +248,11 @@ class Tree:
             return 0.35
         lag = parent.end_ns - child.end_ns
         return (0.8 if nothing_later or lag < _SECOND else 0.4) * patience
+
+    def _limits_time(self, pid: int) -> bool:
+        process = self.process(pid)
+        said = process.exit.last_words or "" if process.exit else ""
+        return process.status in TIMED_OUT or words.timed_out(said)
 
     def _from_above(self, kill: Signal, child: Process) -> bool:
         """A program's signal to what it started; the OOM killer's comes from the kernel."""

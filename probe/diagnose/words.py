@@ -14,7 +14,14 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "ENOENT": ("FileNotFound", "NoSuchFile", "not found", "cannot find", "unable to open"),
     "ECONNREFUSED": ("ConnectionRefused", "connection refused"),
     "EAGAIN": ("BlockingIOError", "cannot fork", "unable to create native thread"),
-    "ENOMEM": ("MemoryError", "OutOfMemory", "bad_alloc", "out of memory"),
+    "ENOMEM": (
+        "MemoryError",
+        "OutOfMemory",
+        "bad_alloc",
+        "out of memory",
+        "could not allocate",
+        "cannot allocate",
+    ),
     "ENOSYS": ("not implemented", "not supported"),
     "ETIMEDOUT": ("timed out", "TimeoutError", "timeout"),
     "EROFS": ("read-only", "readonly", "unable to open database"),
@@ -25,7 +32,10 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "EMFILE": ("too many open files",),
 }
 _OWN_FAULT = re.compile(
-    r"AssertionError|AssertionFailed|[Aa]ssert(ion)? .*failed|ASSERT|\b(Value|Key|Type|Index|Name|"
+    r"AssertionError|AssertionFailed|[Aa]ssert(ion)? .*failed|ASSERT|"
+    r"\b\w*(Decode|Encode|Integrity|Lookup|Recursion|ModuleNotFound|NumberFormat|IsADirectory|"
+    r"NotADirectory|FileExists)(Error|Exception)\b|unbound variable|syntax error|"
+    r"\b(Value|Key|Type|Index|Name|"
     r"Attribute|ZeroDivision|Syntax|Unicode|Arithmetic|Reference|Range)Error\b|EADDRINUSE|"
     r"[Aa]ddress already in use|NullPointer|IllegalArgument|IllegalState|OutOfBounds|"
     r"undefined (reference|variable|method)|\bpanic:|"
@@ -38,7 +48,33 @@ _SOME_FAULT = re.compile(
 )
 # One error as the cause of another: Python, Java.
 _CHAINS = ("During handling of the above", "direct cause of the following", "Caused by")
-_WARNING = re.compile(r"\b([Ww]arn(ing)?|WARN(ING)?|ignor(ed|ing)|skipp(ed|ing)|optional)\b")
+_FRAME = re.compile(r'(?m)^(  File "[^\n]*)\n(    [^\n]*\n)+')
+_IGNORED = re.compile(r"(?m)^.*\n(?=make(\[\d+\])?: \[[^\n]*\(ignored\))")
+_TIMED_OUT = re.compile(
+    r"timed out|TimeoutExpired|TimeoutError|time limit|deadline exceeded|took too long|"
+    r"\btimeout\b(?![_=.)])",
+    re.I,
+)
+
+
+def told(words: str) -> str:
+    """Without the lines of source code in a traceback and what make was told to ignore."""
+    return _IGNORED.sub("", _FRAME.sub(r"\1\n", words))
+
+
+def timed_out(words: str) -> bool:
+    return _TIMED_OUT.search(told(words)) is not None
+
+
+_UNCAUGHT = re.compile(
+    r"^(Traceback \(most recent|Exception in thread|panic: |thread '.*' panicked|Uncaught |"
+    r"\s+at .*\(?node:internal)"
+)
+_WARNING = re.compile(
+    r"\b([Ww]arn(ing)?|WARN(ING)?|ignor(ed|ing)|skipp(ed|ing)|optional|disabled|going on|"
+    r"continuing|falling back|unavailable, |off)\b"
+)
+_RETRY = re.compile(r"\b[Rr]etry(ing)?\b")
 
 
 def says(words: str, errno: str) -> bool:
@@ -83,7 +119,9 @@ def only_warned(words: str, spellings: tuple[str, ...]) -> bool:
     """It is named in warnings alone, and another fault follows in a later line."""
     lines = words.splitlines()
     named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
-    if not named or not all(_WARNING.search(lines[number]) for number in named):
+    if not named or not all(
+        _WARNING.search(lines[number]) and not _RETRY.search(lines[number]) for number in named
+    ):
         return False
     return any(some_fault(line) or own_fault(line) for line in lines[named[-1] + 1 :])
 
@@ -91,7 +129,7 @@ def only_warned(words: str, spellings: tuple[str, ...]) -> bool:
 def passed_over(words: str, things: tuple[str, ...]) -> bool:
     """Each line that names one of the things says that it was skipped."""
     lines = [line for line in words.splitlines() if any(names(line, thing) for thing in things)]
-    return bool(lines) and all(_WARNING.search(line) for line in lines)
+    return bool(lines) and all(_WARNING.search(line) and not _RETRY.search(line) for line in lines)
 
 
 def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
@@ -101,6 +139,15 @@ def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
     lines = words.splitlines()
     named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
     return bool(named) and any(own_fault(line) for line in lines[named[-1] + 1 :])
+
+
+def thrown_after(words: str, spellings: tuple[str, ...]) -> bool:
+    """It was logged, and later the same process died of an exception that does not name it."""
+    if any(chain in words for chain in _CHAINS):
+        return False
+    lines = words.splitlines()
+    named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
+    return bool(named) and any(_UNCAUGHT.search(line) for line in lines[named[-1] + 1 :])
 
 
 def errno_spellings(errno: str) -> tuple[str, ...]:
