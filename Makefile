@@ -9,7 +9,7 @@ APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 li
 LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless golang-go ruby \
 	php-cli perl redis-server sudo iputils-ping curl wget git
 
-.PHONY: setup demo test gallery check lint types proto schema docs bench bench-accuracy clean
+.PHONY: setup demo test gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
 
 setup: $(VENV)/.ready
 
@@ -24,12 +24,16 @@ demo: setup
 	$(BIN)/python tests/scenarios/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -q -n 2 tests
+	$(BIN)/python -m pytest -q -n 2 -m "not gallery" tests
 
 # The whole gallery, with every language and server that its scenarios need.
 gallery: setup
 	tools/apt $(LANGUAGES)
 	$(BIN)/python -m pytest -q -n 2 tests/scenarios
+
+# Every sixth of them, with what happens to be installed.
+gallery-slice: setup
+	$(BIN)/python -m pytest -q -n 2 -m gallery --slice 6 tests/scenarios
 
 check: lint types
 

@@ -43,7 +43,7 @@ from probe.terminal import Terminal
 from tests.scenarios import gallery
 
 FOLDER = Path(gallery.__file__).parent
-GALLERIES = ("gallery.toml", "adversarial.toml")
+GALLERIES = ("gallery.toml", "adversarial.toml", "workflows.toml")
 JOBS = 2
 PATIENCE_S = 60
 NONE, UNKNOWN, BROKEN = "none", "unknown", "could not be run"

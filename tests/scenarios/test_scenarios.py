@@ -10,16 +10,21 @@ from conftest import Agent, validated
 from gallery import Scenario, cause, load, watch
 
 FOLDER = Path(__file__).parent
-SCENARIOS = [*load(FOLDER / "gallery.toml"), *load(FOLDER / "adversarial.toml")]
+SLOW = ("adversarial", "workflows")
+SCENARIOS = [
+    pytest.param(scenario, id=scenario.name, marks=[pytest.mark.gallery] if name in SLOW else [])
+    for name in ("gallery", *SLOW)
+    for scenario in load(FOLDER / f"{name}.toml")
+]
 
 pytestmark = pytest.mark.bpf
 
 
 def test_names_are_unique() -> None:
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    assert len({parameter.id for parameter in SCENARIOS}) == len(SCENARIOS)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_cause(
     scenario: Scenario, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
