@@ -101,11 +101,27 @@ class MountNamespaces:
             return []
         ways: list[Callable[[], None]] = []
         if alive:
-            ways.append(lambda: os.chroot(f"/proc/{pid}/root"))
+            ways.append(lambda: _enter_root_of(pid, None if number == self._own else number))
         if number in self._kept:
             fd = self._kept[number]
             ways.append(lambda: _check(_libc.setns(fd, _CLONE_NEWNS)))
         return ways or [_no_way]
+
+
+def _enter_root_of(pid: int, number: int | None) -> None:
+    """The root of a living process: first its mount namespace, if it is another, then the place."""
+    root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if number is not None:
+            namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _check(_libc.setns(namespace, _CLONE_NEWNS))
+            finally:
+                os.close(namespace)
+        os.fchdir(root)
+        os.chroot(".")
+    finally:
+        os.close(root)
 
 
 def _no_way() -> None:
