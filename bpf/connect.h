@@ -118,6 +118,8 @@ static __always_inline void note_name_socket(int fd, struct sockaddr_bytes *peer
 {
 	u64 key = name_socket_key(fd);
 
+	if (!span_of(bpf_get_current_task_btf()))
+		return; /* others' names are nobody's business, and would cost every call a look */
 	bpf_map_update_elem(&name_sockets, &key, peer, BPF_ANY);
 	names_asked = 1;
 }
