@@ -129,14 +129,11 @@ static __always_inline void emit_connect(struct task_struct *task, struct sockad
 					 u32 path_size)
 {
 	struct connect_record *e;
-	u32 count = fold(RECORD_CONNECT, peer->port, -ret, thing_of_address(peer));
 
-	if (!count)
-		return;
-	e = record_reserve(sizeof(*e), RECORD_CONNECT, task);
+	e = storm_reserve(sizeof(*e), RECORD_CONNECT, task, peer->port, -ret,
+			  thing_of_address(peer));
 	if (!e)
 		return;
-	e->head.count = count;
 	e->head.serial = serial;
 	e->duration_ns = 0;
 	e->error = -ret;

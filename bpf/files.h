@@ -11,7 +11,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 					u64 args[6], s64 ret, u32 serial)
 {
 	struct file_record *e;
-	u32 count, thing;
+	u32 thing;
 
 	if (ret == -ENOENT || ret == -ENOTDIR) {
 		if (call->path_arg != NO_ARG)
@@ -24,13 +24,9 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 		thing = thing_of_path(call_arg(args, call->path_arg));
 	else
 		thing = call_arg(args, call->dirfd_arg) + 1;
-	count = fold(RECORD_FILE, nr, -ret, thing);
-	if (!count)
-		return;
-	e = record_reserve(sizeof(*e), RECORD_FILE, task);
+	e = storm_reserve(sizeof(*e), RECORD_FILE, task, nr, -ret, thing);
 	if (!e)
 		return;
-	e->head.count = count;
 	e->head.serial = serial;
 	e->error = -ret;
 	e->syscall = nr;
@@ -52,17 +48,12 @@ static __always_inline void report_call(struct call *call, struct task_struct *t
 			  (ret == -EPERM || ret == -EACCES || ret == -EAFNOSUPPORT ||
 			   ret == -EADDRNOTAVAIL);
 	struct call_record *e;
-	u32 count;
 
 	if (!privileged && !among(settings.call_errnos, -ret))
 		return;
-	count = fold(RECORD_CALL, nr, -ret, 0);
-	if (!count)
-		return;
-	e = record_reserve(sizeof(*e), RECORD_CALL, task);
+	e = storm_reserve(sizeof(*e), RECORD_CALL, task, nr, -ret, 0);
 	if (!e)
 		return;
-	e->head.count = count;
 	e->head.serial = serial;
 	__builtin_memcpy(e->args, args, sizeof(e->args));
 	e->error = -ret;

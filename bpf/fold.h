@@ -85,4 +85,19 @@ __noinline u32 fold(u32 kind, u32 syscall, s32 error, u32 thing)
 	return count_one(&key, FOLD_FIRST_THINGS, FOLD_INTERVAL_THINGS_NS, count);
 }
 
+/* A place for one of a storm, as record_reserve; NULL also where it is only counted. */
+static __always_inline void *storm_reserve(u64 size, u32 kind, struct task_struct *task,
+					   u32 syscall, s32 error, u32 thing)
+{
+	u32 count = fold(kind, syscall, error, thing);
+	struct record *place;
+
+	if (!count)
+		return NULL;
+	place = record_reserve(size, kind, task);
+	if (place)
+		place->count = count;
+	return place;
+}
+
 #endif

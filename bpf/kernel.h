@@ -205,12 +205,7 @@ struct fs_struct {
 	struct path pwd;
 };
 
-struct inode {
-	unsigned short i_mode;
-};
-
 struct file {
-	struct inode *f_inode;
 	struct path f_path;
 	void *private_data;
 };
@@ -359,7 +354,6 @@ struct socket {
 #define AF_INET 2
 #define AF_INET6 10
 #define SOCK_STREAM 1
-#define SOCK_DGRAM 2
 
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
@@ -382,8 +376,6 @@ struct socket {
 #define ETIMEDOUT 110
 #define ECONNREFUSED 111
 #define EHOSTUNREACH 113
-#define S_IFMT 0170000
-#define S_IFSOCK 0140000
 #define EALREADY 114
 #define EISCONN 106
 #define ERESTARTSYS 512

@@ -51,21 +51,18 @@ static __always_inline void read_argv(struct exec_failed_record *e, u64 argv)
 static __always_inline void report_exec_failed(struct task_struct *task, u64 args[6], bool at,
 					       s64 ret, u32 serial)
 {
-	u32 count = fold(RECORD_EXEC_FAILED, at, -ret, thing_of_path(at ? args[1] : args[0]));
+	u64 path = at ? args[1] : args[0];
 	struct exec_failed_record *e;
 
-	if (!count)
-		return;
-	e = record_reserve(sizeof(*e), RECORD_EXEC_FAILED, task);
+	e = storm_reserve(sizeof(*e), RECORD_EXEC_FAILED, task, at, -ret, thing_of_path(path));
 	if (!e)
 		return;
-	e->head.count = count;
 	e->head.serial = serial;
 	e->error = -ret;
 	e->dirfd = at ? (s32)args[0] : AT_FDCWD;
 	e->flags = at ? args[4] : 0;
 	e->path[0] = 0;
-	bpf_probe_read_user_str(e->path, sizeof(e->path), (void *)(at ? args[1] : args[0]));
+	bpf_probe_read_user_str(e->path, sizeof(e->path), (void *)path);
 	e->argc = 0;
 	read_argv(e, at ? args[2] : args[1]);
 	base_text(task, e->path, e->dirfd, e->cwd);
@@ -76,15 +73,11 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 static __always_inline void report_fork_failed(struct task_struct *task, u32 nr, s64 ret,
 					       u32 serial)
 {
-	u32 count = fold(RECORD_FORK_FAILED, nr, -ret, 0);
 	struct fork_failed_record *e;
 
-	if (!count)
-		return;
-	e = record_reserve(sizeof(*e), RECORD_FORK_FAILED, task);
+	e = storm_reserve(sizeof(*e), RECORD_FORK_FAILED, task, nr, -ret, 0);
 	if (!e)
 		return;
-	e->head.count = count;
 	e->head.serial = serial;
 	e->error = -ret;
 	e->syscall = nr;

@@ -51,14 +51,10 @@ static __always_inline void report_dns(struct task_struct *task, struct sockaddr
 {
 	struct dns_record *e;
 	u32 size = transfer->size < DNS_SIZE ? transfer->size : DNS_SIZE;
-	u32 count = fold(RECORD_DNS, answer, 0, EVERYTHING);
 
-	if (!count)
-		return;
-	e = record_reserve(sizeof(*e), RECORD_DNS, task);
+	e = storm_reserve(sizeof(*e), RECORD_DNS, task, answer, 0, EVERYTHING);
 	if (!e)
 		return;
-	e->head.count = count;
 	e->family = peer->family;
 	e->answer = answer;
 	e->port = peer->port;

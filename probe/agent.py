@@ -75,7 +75,7 @@ class Agent:
         self._listener = listener
         self._spans: dict[int, Span] = {}
         # What the stream had lost when each span began: the rest may have been the span's.
-        self._undelivered: dict[int, dict[str, int]] = {}
+        self._undelivered: dict[int, Losses] = {}
         self._clients: dict[int, Client] = {}
         self._requests: dict[str, Callable[[Client, JsonObject], JsonObject]] = {
             "begin": self._begin,
@@ -180,7 +180,7 @@ class Agent:
             raise
         client.spans[span.key] = pidfd
         if self._stream is not None:
-            self._undelivered[span.key] = self._stream.losses.by_sense
+            self._undelivered[span.key] = self._stream.losses
         self._spans[span.key] = span
         return {"key": span.key}
 
@@ -208,14 +208,7 @@ class Agent:
         case = self._watch.end(key, None if span.whole_process else pidfd)
         os.close(pidfd)
         if self._stream is not None:
-            since = self._undelivered.pop(key, {})
-            undelivered = Losses(
-                {
-                    sense: count - since.get(sense, 0)
-                    for sense, count in self._stream.losses.by_sense.items()
-                    if count > since.get(sense, 0)
-                }
-            )
+            undelivered = self._stream.losses.since(self._undelivered.pop(key, Losses()))
             self._stream.put_span(span, case.coverage, case.losses.plus(undelivered))
         return case
 

@@ -43,6 +43,13 @@ class Losses:
             {sense: self.by_sense.get(sense, 0) + other.by_sense.get(sense, 0) for sense in senses}
         )
 
+    def since(self, before: Losses) -> Losses:
+        """What was lost after `before` was counted."""
+        more = {
+            sense: count - before.by_sense.get(sense, 0) for sense, count in self.by_sense.items()
+        }
+        return Losses({sense: count for sense, count in more.items() if count > 0})
+
     def as_json(self) -> dict[str, object]:
         return {"total": self.total, "by_sense": dict(self.by_sense)}
 

@@ -15,7 +15,6 @@ _OWN_LIMITS = {
     "SIGXCPU": ("limit.cpu_time", "its CPU time is used up (RLIMIT_CPU)", "raise ulimit -t"),
     "SIGXFSZ": ("fs.file_size_limit", "a file grew beyond RLIMIT_FSIZE", "raise ulimit -f"),
 }
-_TIMEOUT_WORDS = ("timed out", "timeout", "TimeoutExpired", "time limit", "deadline", "too long")
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
@@ -81,7 +80,7 @@ def _ended(story: Story, event: Signal, target: Process) -> Suspect | None:
         f"{event.comm or 'outside'} (pid {event.pid}) after {age:.1f} s",
         advice="give it more time, or find out what it was waiting for",
         silent=True,
-        spellings=_TIMEOUT_WORDS,
+        spellings=words.TIMEOUTS,
         evidence=(event.id, target.exit.id),
     )
 

@@ -50,11 +50,12 @@ _SOME_FAULT = re.compile(
 _CHAINS = ("During handling of the above", "direct cause of the following", "Caused by")
 _FRAME = re.compile(r'(?m)^(  File "[^\n]*)\n(    [^\n]*\n)+')
 _IGNORED = re.compile(r"(?m)^.*\n(?=make(\[\d+\])?: \[[^\n]*\(ignored\))")
-_TIMED_OUT = re.compile(
-    r"timed out|TimeoutExpired|TimeoutError|time limit|deadline exceeded|took too long|"
-    r"\btimeout\b(?![_=.)])",
-    re.I,
+TIMEOUTS = (
+    *("timed out", "TimeoutExpired", "TimeoutError", "time limit", "deadline exceeded"),
+    *("took too long", "timeout"),
 )
+# The bare word is as often the name of an option or an argument.
+_TIMED_OUT = re.compile("|".join(TIMEOUTS).replace("timeout", r"\btimeout\b(?![_=.)])"), re.I)
 
 
 def told(words: str) -> str:

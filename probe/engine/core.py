@@ -33,7 +33,7 @@ class CoreEngine:
         self._losses = self._object.map("losses")
         self._folds = self._object.map("folds")
         self._watches_enters = False
-        self._before: dict[int, dict[str, int]] = {}  # losses without a span, at each begin
+        self._before: dict[int, Losses] = {}  # losses without a span, at each begin
         table = self._object.map("calls")
         for number, call in calls.table(machine).items():
             table.update(ctypes.c_uint32(number), call)
@@ -90,21 +90,16 @@ class CoreEngine:
 
     def losses(self, span: int) -> Losses:
         # A record without a span may have been anybody's, so it counts for all.
-        before = self._before.pop(span, {})
-        unattributed = {
-            sense: count - before.get(sense, 0)
-            for sense, count in self._lost_by(0).items()
-            if count > before.get(sense, 0)
-        }
-        return Losses(self._lost_by(span)).plus(Losses(unattributed))
+        unattributed = self._lost_by(0).since(self._before.pop(span, Losses()))
+        return self._lost_by(span).plus(unattributed)
 
-    def _lost_by(self, span: int) -> dict[str, int]:
+    def _lost_by(self, span: int) -> Losses:
         by_sense: dict[str, int] = {}
         count = ctypes.c_uint64()
         for kind, sense in records.SENSE.items():
             if self._losses.lookup(records.LossKey(span=span, kind=kind), count):
                 by_sense[sense] = by_sense.get(sense, 0) + count.value
-        return by_sense
+        return Losses(by_sense)
 
     def close(self) -> None:
         self._ring.close()

@@ -17,7 +17,6 @@ from ctypes import (
     c_char_p,
     c_int,
     c_size_t,
-    c_uint32,
     c_uint64,
     c_void_p,
 )
@@ -217,4 +216,4 @@ class RingBuffer:
         self._library.call("ring_buffer__free", self._ring)
 
 
-__all__ = ["SONAME", "BpfError", "Libbpf", "Map", "Object", "RingBuffer", "c_uint32"]
+__all__ = ["SONAME", "BpfError", "Libbpf", "Map", "Object", "RingBuffer"]
