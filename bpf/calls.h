@@ -21,6 +21,7 @@ enum call_transfer {
 	TRANSFER_SEND_TO,      /* the same with an address */
 	TRANSFER_SEND_MESSAGE, /* (fd, header) */
 	TRANSFER_SEND_BATCH,   /* (fd, headers, count) */
+	TRANSFER_SEND_VECTOR,  /* (fd, pieces, count) */
 	TRANSFER_RECEIVE,
 	TRANSFER_RECEIVE_MESSAGE,
 };
@@ -38,10 +39,65 @@ struct call {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SYSCALLS);
+	__uint(max_entries, 2 * SYSCALLS); /* the 32-bit table comes second */
 	__type(key, u32);
 	__type(value, struct call);
 } calls SEC(".maps");
+
+static __always_inline struct call *call_of(u32 number)
+{
+	u32 slot = number & ~COMPAT_CALL;
+
+	/* A number beyond the table is unknown to the kernel as well: ENOSYS. */
+	if (slot >= SYSCALLS)
+		slot = SYSCALLS - 1;
+	if (number & COMPAT_CALL)
+		slot += SYSCALLS;
+	return bpf_map_lookup_elem(&calls, &slot);
+}
+
+/* The current call's number, with the mark of its table. */
+static __always_inline u32 call_number(struct task_struct *task, u32 nr)
+{
+	return task_in_compat_call(task) ? nr | COMPAT_CALL : nr;
+}
+
+/* socketcall(2): the 32-bit C library makes its socket calls through that one. */
+static __always_inline u32 direct_socket_call(u32 which)
+{
+	switch (which) {
+	case 1: return 359;  /* socket */
+	case 2: return 361;  /* bind */
+	case 3: return 362;  /* connect */
+	case 8: return 360;  /* socketpair */
+	case 9:
+	case 11: return 369; /* sendto */
+	case 10:
+	case 12: return 371; /* recvfrom */
+	case 14: return 366; /* setsockopt */
+	case 16: return 370; /* sendmsg */
+	case 17: return 372; /* recvmsg */
+	case 20: return 345; /* sendmmsg */
+	}
+	return 102;
+}
+
+/* What the current call is about: its arguments, and its number if that is another. */
+static __always_inline u32 read_call(u32 number, u64 args[6])
+{
+	u32 words[6] = {}, direct;
+
+	regs_args(current_regs(), number & COMPAT_CALL, args);
+	if (number != (settings.socketcall_nr | COMPAT_CALL))
+		return number;
+	direct = direct_socket_call(args[0]);
+	bpf_probe_read_user(words, sizeof(words), (void *)args[1]);
+	if (direct == 369 && args[0] == 9)
+		words[4] = 0; /* send(2) has no address */
+	for (int i = 0; i < 6; i++)
+		args[i] = words[i];
+	return direct | COMPAT_CALL;
+}
 
 static __always_inline bool among(const volatile u64 errnos[3], u32 error)
 {

@@ -70,8 +70,16 @@ struct record {
 	__u32 mnt_ns; /* inode number */
 	__u32 serial; /* of the seccomp record made by the same call; 0: none */
 	__u32 count;  /* it stands for so many, itself included (fold.h) */
+	__u32 inner_pid; /* thread group, as the innermost pid namespace numbers it */
+	__u32 session;   /* the session's leader, in the probe's namespace */
 	char comm[COMM_SIZE];
 };
+
+/*
+ * Where a record or a key names a call by its number, this bit says that it is one of
+ * the 32-bit table.
+ */
+#define COMPAT_CALL 0x80000000U
 
 #define FILTER_CHUNK 256
 #define MISSING_COUNT 32
@@ -138,6 +146,11 @@ struct exec_failed_record {
 	__s32 dirfd;
 	__u32 flags;
 	__u32 argc; /* how many of argv are filled; an argument may be cut */
+	/* Of arguments and environment, where they were too long (E2BIG): */
+	__u64 stack_limit; /* RLIMIT_STACK */
+	__u64 size;        /* of those that were counted */
+	__u32 strings;     /* how many those are */
+	__u32 longest;
 	char cwd[PATH_SIZE];
 	char argv[ARGV_COUNT][ARG_SIZE];
 	char path[LONG_PATH_SIZE];
@@ -200,7 +213,12 @@ struct signal_record {
 	__s32 code;
 	__u32 from_kernel;
 	__u64 target_span;
+	__u64 limit;     /* the resource limit behind the signal; 0: none is */
+	__u64 address;   /* that could not be accessed; 0: it is not about one */
+	__u64 offset;    /* of that address in the file that is mapped there */
+	__u64 file_size;
 	char target_comm[COMM_SIZE];
+	char mapping[PATH_SIZE]; /* that file; empty: none, or not to be had */
 };
 
 struct file_record {
@@ -209,6 +227,8 @@ struct file_record {
 	__u32 syscall;
 	__s32 dirfd;
 	__u32 pad;
+	__u64 limit;        /* the resource limit behind the errno; 0: none is */
+	__u64 capabilities; /* effective */
 	char cwd[PATH_SIZE];
 	char path[LONG_PATH_SIZE];
 };
@@ -255,6 +275,11 @@ struct call_record {
 	__u64 args[6];
 	__s32 error;
 	__u32 syscall;
+	__u64 limit; /* the resource limit behind the errno; 0: none is */
+	__u64 usage; /* of address space, in pages, where that is the limit */
+	__u64 capabilities; /* effective */
+	__u32 user_ns_level; /* 0: the initial user namespace */
+	__u32 pad;
 	char path[PATH_SIZE];
 };
 
@@ -283,6 +308,8 @@ struct settings {
 	__s32 sendto_nr;
 	__s32 sendmsg_nr;
 	__s32 sendmmsg_nr;
+	__s32 brk_nr;
+	__s32 socketcall_nr; /* of the 32-bit table */
 	__u64 call_errnos[3]; /* of calls of no other sense */
 	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
 };

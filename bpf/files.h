@@ -7,6 +7,25 @@
 #include "calls.h"
 #include "recent.h"
 
+/* The resource limit that an errno speaks of. */
+static __always_inline u64 limit_behind(struct task_struct *task, s64 ret)
+{
+	switch (ret) {
+	case -EMFILE: return task_limit(task, RLIMIT_NOFILE);
+	case -EFBIG: return task_limit(task, RLIMIT_FSIZE);
+	case -ENOMEM: return task_limit(task, RLIMIT_AS);
+	}
+	return 0;
+}
+
+/* Whether it failed because of a file, in a way that is told. */
+static __always_inline bool concerns_file(struct call *call, u64 args[6], s64 ret)
+{
+	bool named = call->path_arg != NO_ARG || (s32)call_arg(args, call->dirfd_arg) >= 0;
+
+	return ret == -ENOENT || ret == -ENOTDIR || (named && among(settings.file_errnos, -ret));
+}
+
 static __always_inline void report_file(struct task_struct *task, struct call *call, u32 nr,
 					u64 args[6], s64 ret, u32 serial)
 {
@@ -18,7 +37,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 			keep_missing(call_arg(args, call->path_arg), nr);
 		return;
 	}
-	if (!call->reported || !among(settings.file_errnos, -ret))
+	if (!call->reported)
 		return;
 	if (call->path_arg != NO_ARG)
 		thing = thing_of_path(call_arg(args, call->path_arg));
@@ -32,6 +51,8 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 	e->syscall = nr;
 	e->dirfd = call->dirfd_arg == NO_ARG ? -100 : (s32)call_arg(args, call->dirfd_arg);
 	e->pad = 0;
+	e->limit = limit_behind(task, ret);
+	e->capabilities = task_capabilities(task);
 	e->path[0] = 0;
 	if (call->path_arg != NO_ARG)
 		bpf_probe_read_user_str(e->path, sizeof(e->path),
@@ -58,6 +79,11 @@ static __always_inline void report_call(struct call *call, struct task_struct *t
 	__builtin_memcpy(e->args, args, sizeof(e->args));
 	e->error = -ret;
 	e->syscall = nr;
+	e->limit = limit_behind(task, ret);
+	e->usage = BPF_CORE_READ(task, mm, total_vm);
+	e->capabilities = task_capabilities(task);
+	e->user_ns_level = BPF_CORE_READ(task, cred, user_ns, level);
+	e->pad = 0;
 	e->path[0] = 0;
 	if (call->path_arg != NO_ARG)
 		bpf_probe_read_user_str(e->path, sizeof(e->path),

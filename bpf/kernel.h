@@ -111,6 +111,10 @@ struct pid {
 	struct upid numbers[0];
 };
 
+enum pid_type {
+	PIDTYPE_SID = 3,
+};
+
 struct rlimit {
 	unsigned long rlim_cur;
 	unsigned long rlim_max;
@@ -133,14 +137,25 @@ struct signal_struct {
 	int group_exit_code;
 	unsigned int flags;
 	struct rlimit rlim[16];
+	struct pid *pids[4];
 };
 
 typedef struct {
 	u32 val;
 } kuid_t;
 
+typedef struct {
+	u64 val; /* two halves until 6.2 */
+} kernel_cap_t;
+
+struct user_namespace {
+	int level;
+};
+
 struct cred {
 	kuid_t uid;
+	kernel_cap_t cap_effective;
+	struct user_namespace *user_ns;
 };
 
 struct action_cache {
@@ -205,7 +220,12 @@ struct fs_struct {
 	struct path pwd;
 };
 
+struct inode {
+	long long i_size;
+};
+
 struct file {
+	struct inode *f_inode;
 	struct path f_path;
 	void *private_data;
 };
@@ -262,6 +282,12 @@ struct mem_cgroup {
 	struct page_counter memory;
 };
 
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+
 struct mm_struct {
 	unsigned long total_vm;
 	unsigned long arg_start;
@@ -305,6 +331,9 @@ struct kernel_siginfo {
 			int _syscall;
 			unsigned int _arch;
 		} _sigsys;
+		struct {
+			void *_addr;
+		} _sigfault;
 	} _sifields;
 };
 
@@ -343,12 +372,20 @@ struct socket {
 #define SIGNAL_GROUP_EXIT 0x00000004
 #define PF_KTHREAD 0x00200000
 
-#define SIGBUS 7
+#define PAGE_SHIFT 12
+
 #define SIGKILL 9
+#define SIGBUS 7
 #define SIGSYS 31
 #define SYS_SECCOMP 1
 
+#define RLIMIT_CPU 0
+#define RLIMIT_FSIZE 1
+#define RLIMIT_STACK 3
 #define RLIMIT_NPROC 6
+#define RLIMIT_NOFILE 7
+#define RLIMIT_MEMLOCK 8
+#define RLIMIT_AS 9
 
 #define AF_UNIX 1
 #define AF_INET 2
@@ -363,6 +400,8 @@ struct socket {
 #define ENOENT 2
 #define ENOTDIR 20
 #define E2BIG 7
+#define EMFILE 24
+#define EFBIG 27
 #define ENOSPC 28
 #define EAGAIN 11
 #define EACCES 13

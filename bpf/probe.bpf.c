@@ -20,18 +20,16 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* A global function is verified once, by itself; those take numbers only. */
-__noinline int other_result(s64 ret, u32 nr, u32 serial)
+__noinline int other_result(s64 ret, u32 number, u32 serial)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct call *call;
-	u32 beyond = SYSCALLS - 1;
 	u64 args[6];
 
-	/* A number beyond the table is unknown to the kernel as well: ENOSYS. */
-	call = bpf_map_lookup_elem(&calls, nr < SYSCALLS ? &nr : &beyond);
+	number = read_call(number, args);
+	call = call_of(number);
 	if (!call)
 		return 0;
-	regs_args(current_regs(), false, args);
 	if (call->transfer && network_error(ret) &&
 	    report_transfer_error(task, call, args, ret, serial))
 		return 0;
@@ -42,19 +40,21 @@ __noinline int other_result(s64 ret, u32 nr, u32 serial)
 	case CALL_EXEC:
 	case CALL_EXECAT:
 		if (ret < 0)
-			report_exec_failed(task, args, call->sense == CALL_EXECAT, ret,
-					   serial);
+			report_exec_failed(task, args, call->sense == CALL_EXECAT,
+					   number & COMPAT_CALL, ret, serial);
 		break;
 	case CALL_FORK:
 		if (ret < 0)
-			report_fork_failed(task, nr, ret, serial);
+			report_fork_failed(task, number, ret, serial);
 		break;
 	case CALL_FILE:
-		if (ret < 0)
-			report_file(task, call, nr, args, ret, serial);
-		break;
+		if (ret < 0 && concerns_file(call, args, ret)) {
+			report_file(task, call, number, args, ret, serial);
+			break;
+		}
+		/* fall through */
 	default:
-		report_call(call, task, nr, args, ret, serial);
+		report_call(call, task, number, args, ret, serial);
 	}
 	return 0;
 }
@@ -64,7 +64,25 @@ static __always_inline void on_write(struct pt_regs *regs, bool vector, s64 ret)
 	u64 fd = regs_arg(regs, 0);
 
 	if (fd == STDERR || fd == STDOUT)
-		keep_words(regs_arg(regs, 1), vector ? regs_arg(regs, 2) : ret, vector, fd);
+		keep_words(regs_arg(regs, 1), vector ? regs_arg(regs, 2) : ret,
+			   vector ? PIECES : WHOLE, fd);
+}
+
+/* 32-bit calls are few, so they go by the table alone. */
+__noinline int compat_success(u32 number, s64 ret)
+{
+	u64 args[6];
+	struct call *call = call_of(read_call(number, args));
+
+	if (!call)
+		return 0;
+	if (call->sense == CALL_CONNECT)
+		return other_result(ret, number, 0);
+	if (call->transfer == TRANSFER_SEND && (args[0] == STDERR || args[0] == STDOUT))
+		keep_words(args[1], ret, WHOLE, args[0]);
+	if (call->transfer == TRANSFER_SEND_VECTOR && (args[0] == STDERR || args[0] == STDOUT))
+		keep_words(args[1], args[2], COMPAT_PIECES, args[0]);
+	return transferred(number, ret);
 }
 
 SEC("tp_btf/sys_exit")
@@ -82,7 +100,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (serial == HIDDEN)
 		return 0;
 	if (task_in_compat_call(task))
-		return 0;
+		return ret < 0 ? other_result(ret, nr | COMPAT_CALL, serial)
+			       : compat_success(nr | COMPAT_CALL, ret);
+	/* brk(2) has no errno: what it refuses, it leaves as it was. */
+	if (nr == settings.brk_nr)
+		return regs_arg(regs, 0) > (u64)ret ? other_result(-ENOMEM, nr, serial) : 0;
 	if (ret >= 0 && nr != settings.connect_nr) {
 		if (nr == settings.write_nr || nr == settings.writev_nr)
 			on_write(regs, nr == settings.writev_nr, ret);
@@ -137,10 +159,18 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	return 0;
 }
 
+/* bpf_find_vma came with 5.17 (commit 7c7e3d31e785). */
 SEC("tp_btf/signal_generate")
-int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct task_struct *task)
+int BPF_PROG(signal_with_mapping, int signal, struct kernel_siginfo *info,
+	     struct task_struct *task)
 {
-	return on_signal(signal, info, task);
+	return on_signal(signal, info, task, true);
+}
+
+SEC("tp_btf/signal_generate")
+int BPF_PROG(signal_alone, int signal, struct kernel_siginfo *info, struct task_struct *task)
+{
+	return on_signal(signal, info, task, false);
 }
 
 /* 6.10 replaced the pid by the task (commit 72ba14deb40a). */

@@ -31,15 +31,23 @@ static __always_inline void report_exec(struct task_struct *task, struct linux_b
 	bpf_ringbuf_submit(e, wake(e->head.mnt_ns != settings.mnt_ns));
 }
 
+static __always_inline u64 string_at(u64 vector, u32 index, bool compat)
+{
+	u32 size = compat ? sizeof(u32) : sizeof(u64);
+	u64 address = 0;
+
+	bpf_probe_read_user(&address, size, (void *)(vector + index * size));
+	return address;
+}
+
 /* The arguments of a call that failed are still where the caller put them; each its own slot. */
-static __always_inline void read_argv(struct exec_failed_record *e, u64 argv)
+static __always_inline void read_argv(struct exec_failed_record *e, u64 argv, bool compat)
 {
 	u64 arg;
 
 	for (int i = 0; i < ARGV_COUNT; i++) {
 		e->argv[i][0] = 0;
-		arg = 0;
-		bpf_probe_read_user(&arg, sizeof(arg), (void *)(argv + i * sizeof(arg)));
+		arg = string_at(argv, i, compat);
 		if (!arg)
 			break;
 		if (bpf_probe_read_user_str(e->argv[i], ARG_SIZE, (void *)arg) < 0)
@@ -48,9 +56,49 @@ static __always_inline void read_argv(struct exec_failed_record *e, u64 argv)
 	}
 }
 
-static __always_inline void report_exec_failed(struct task_struct *task, u64 args[6], bool at,
-					       s64 ret, u32 serial)
+#define STRINGS_COUNTED 256
+#define STRING_SIZE (2 << 16) /* MAX_ARG_STRLEN with pages of 4 KiB, execve(2) */
+#define STRINGS_SIZE (6 << 20) /* no limit on all of them is above it */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, char[STRING_SIZE + 8]); /* only lengths are of interest */
+} measured SEC(".maps");
+
+struct lengths {
+	u64 size;
+	u32 strings;
+	u32 longest;
+};
+
+static __noinline int measure(u64 vector, u32 compat, struct lengths *lengths)
 {
+	u32 zero = 0;
+	char *text = bpf_map_lookup_elem(&measured, &zero);
+	u64 string;
+	long length;
+
+	for (u32 i = 0; text && i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
+		string = string_at(vector, i, compat);
+		if (!string)
+			break;
+		length = bpf_probe_read_user_str(text, STRING_SIZE + 1, (void *)string);
+		if (length < 0)
+			break;
+		lengths->strings++;
+		lengths->size += length;
+		if (length > lengths->longest)
+			lengths->longest = length;
+	}
+	return 0;
+}
+
+static __always_inline void report_exec_failed(struct task_struct *task, u64 args[6], bool at,
+					       bool compat, s64 ret, u32 serial)
+{
+	struct lengths lengths = {};
 	u64 path = at ? args[1] : args[0];
 	struct exec_failed_record *e;
 
@@ -64,7 +112,15 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 	e->path[0] = 0;
 	bpf_probe_read_user_str(e->path, sizeof(e->path), (void *)path);
 	e->argc = 0;
-	read_argv(e, at ? args[2] : args[1]);
+	read_argv(e, at ? args[2] : args[1], compat);
+	if (ret == -E2BIG) {
+		measure(at ? args[2] : args[1], compat, &lengths);
+		measure(at ? args[3] : args[2], compat, &lengths);
+	}
+	e->stack_limit = task_limit(task, RLIMIT_STACK);
+	e->size = lengths.size;
+	e->strings = lengths.strings;
+	e->longest = lengths.longest;
 	base_text(task, e->path, e->dirfd, e->cwd);
 	/* The reason is on the disk, so whoever looks must look at once. */
 	bpf_ringbuf_submit(e, wake(true));
@@ -81,7 +137,7 @@ static __always_inline void report_fork_failed(struct task_struct *task, u32 nr,
 	e->head.serial = serial;
 	e->error = -ret;
 	e->syscall = nr;
-	e->nproc_limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_cur);
+	e->nproc_limit = task_limit(task, RLIMIT_NPROC);
 	pids_limit(task, &e->pids);
 	bpf_ringbuf_submit(e, wake(false));
 }
@@ -103,8 +159,7 @@ static __always_inline void report_exit(struct task_struct *task)
 	e->status = status;
 	e->real_ppid = task_real_ppid(task);
 	e->started_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-	/* What is full behind a SIGBUS may be empty again in a moment. */
-	bpf_ringbuf_submit(e, wake((status & 0x7f) == SIGBUS));
+	bpf_ringbuf_submit(e, wake(false));
 }
 
 static __always_inline void inherit(struct task_struct *parent, struct task_struct *child)

@@ -9,6 +9,7 @@
 #define PROBE_RECENT_H
 
 #include "path.h"
+#include "user.h"
 
 /*
  * No LRU, which evicts early when it has few entries; and allocated beforehand, for an
@@ -108,33 +109,34 @@ __noinline int keep_text(u64 from, u64 size, u32 is_output)
 	return 0;
 }
 
-struct iovec_bytes {
-	u64 base;
-	u64 length;
-};
-
 #define IOVECS 10
 
 #define STDOUT 1
 #define STDERR 2
 
+/* How what is written lies in memory: in one, or in an array of struct iovec. */
+enum form {
+	WHOLE,
+	PIECES,
+	COMPAT_PIECES,
+};
+
 /*
  * A shell writes what is meant for stderr to descriptor 1, made a copy of 2 for the
  * while; so it is the file that counts, not the number.
  */
-__noinline int keep_words(u64 buffer, u64 count, u32 vector, u32 fd)
+__noinline int keep_words(u64 buffer, u64 count, u32 form, u32 fd)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool is_output = fd == STDOUT && file_of(task, STDOUT) != file_of(task, STDERR);
-	struct iovec_bytes part;
+	struct piece part;
 
-	if (!vector)
+	if (form == WHOLE)
 		return keep_text(buffer, count, is_output);
 	for (int i = 0; i < IOVECS; i++) {
-		if (i >= count || bpf_probe_read_user(&part, sizeof(part),
-						      (void *)(buffer + i * sizeof(part))))
+		if (i >= count || !read_piece(&part, buffer, i, form == COMPAT_PIECES))
 			return 0;
-		keep_text(part.base, part.length, is_output);
+		keep_text(part.base, part.size, is_output);
 	}
 	return 0;
 }

@@ -123,10 +123,10 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 	struct task_state *state;
 	struct seccomp_record *e;
 	bool compat = task_in_compat_call(task);
-	struct call *call;
+	struct call *call = call_of(call_number(task, nr));
 	u32 serial, count;
 
-	count = fold(RECORD_SECCOMP, nr, action == ACTION_RESULT ? -ret : -action, 0);
+	count = fold(RECORD_SECCOMP, call_number(task, nr), action == ACTION_RESULT ? -ret : -action, 0);
 
 	if (!count)
 		return HIDDEN;
@@ -136,8 +136,7 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 		return 0;
 	regs_args(regs, compat, e->args);
 	e->path[0] = 0;
-	call = bpf_map_lookup_elem(&calls, &nr);
-	if (call && !compat && call->path_arg != NO_ARG)
+	if (call && call->path_arg != NO_ARG)
 		bpf_probe_read_user_str(e->path, sizeof(e->path),
 					(void *)call_arg(e->args, call->path_arg));
 	e->head.serial = serial;
@@ -170,7 +169,7 @@ static __always_inline void follow(struct task_struct *task, struct task_state *
 	state->calls++;
 	if (at >= FOLLOW_UPS)
 		return;
-	state->next[at].syscall = nr;
+	state->next[at].syscall = call_number(task, nr);
 	state->next[at].ret = ret > 0x7fffffff ? 0x7fffffff : ret; /* an address */
 	state->followed = at + 1;
 	if (at + 1 == FOLLOW_UPS)
@@ -235,11 +234,9 @@ static __always_inline void seccomp_enter(struct task_struct *task, int nr)
 
 static __always_inline void seccomp_signal(struct task_struct *task, struct kernel_siginfo *info)
 {
-	void *handler = BPF_CORE_READ(task, sighand, action[SIGSYS - 1].sa.sa_handler);
-
 	/* A kill resets the handler before it sends the signal (force_sig_seccomp). */
 	report_denial(BPF_CORE_READ(info, _sifields._sigsys._syscall),
-		      handler ? ACTION_TRAP : ACTION_KILL, 0, ENTERED_NO);
+		      is_handled(task, SIGSYS) ? ACTION_TRAP : ACTION_KILL, 0, ENTERED_NO);
 }
 
 /* KILL_THREAD among other threads and strict mode end in do_exit, with no signal to see. */

@@ -3,16 +3,24 @@
 #ifndef PROBE_SIGNALS_H
 #define PROBE_SIGNALS_H
 
+#include "path.h"
 #include "seccomp.h"
 
 #define SIGHUP 1
 #define SIGINT 2
 #define SIGQUIT 3
+#define SIGILL 4
+#define SIGABRT 6
+#define SIGFPE 8
+#define SIGSEGV 11
 #define SIGALRM 14
 #define SIGTERM 15
 #define SIGXCPU 24
 #define SIGXFSZ 25
 
+/* Those that a handler may well survive, and that are told only where there is none. */
+#define CRASHES                                                                                    \
+	(1U << SIGILL | 1U << SIGABRT | 1U << SIGBUS | 1U << SIGFPE | 1U << SIGSEGV)
 #define ENDING_SIGNALS                                                                             \
 	(1U << SIGHUP | 1U << SIGINT | 1U << SIGQUIT | 1U << SIGKILL | 1U << SIGALRM |             \
 	 1U << SIGTERM | 1U << SIGXCPU | 1U << SIGXFSZ)
@@ -23,12 +31,54 @@ static __always_inline bool has_siginfo(struct kernel_siginfo *info)
 	return (u64)info > 1;
 }
 
+struct fault {
+	u64 address;
+	u64 offset;
+	u64 file;
+};
+
+/* Called with the mapping at the address, under the lock of the address space. */
+static long note_mapping(struct task_struct *task, struct vm_area_struct *area, void *context)
+{
+	struct fault *fault = context;
+
+	/* As a number: path_build takes no pointer. */
+	fault->file = (u64)BPF_CORE_READ(area, vm_file);
+	fault->offset = fault->address - area->vm_start + (area->vm_pgoff << PAGE_SHIFT);
+	return 0;
+}
+
+/* bpf_find_vma came with 5.17, so who calls this is one of two programs of a hook. */
+static __always_inline void find_mapping(struct signal_record *e)
+{
+	struct fault fault = { .address = e->address };
+	struct file *file;
+
+	bpf_find_vma(bpf_get_current_task_btf(), fault.address, note_mapping, &fault, 0);
+	file = (struct file *)fault.file;
+	if (!file)
+		return;
+	file_text(file, e->mapping);
+	e->offset = fault.offset;
+	e->file_size = BPF_CORE_READ(file, f_inode, i_size);
+}
+
+static __always_inline u64 limit_of_signal(struct task_struct *target, int signal)
+{
+	switch (signal) {
+	case SIGXFSZ: return task_limit(target, RLIMIT_FSIZE);
+	case SIGXCPU:
+	case SIGKILL: return task_limit(target, RLIMIT_CPU);
+	}
+	return 0;
+}
+
 static __always_inline void report_signal(int signal, struct kernel_siginfo *info,
-					  struct task_struct *target)
+					  struct task_struct *target, bool with_mapping)
 {
 	struct task_struct *sender = bpf_get_current_task_btf();
 	struct signal_record *e;
-	u32 pid, from_kernel = (u64)info == 1;
+	u32 pid, from_kernel = true;
 	u64 span = span_of(target);
 	s32 code = 0;
 
@@ -61,19 +111,30 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 	e->code = code;
 	e->from_kernel = from_kernel;
 	e->target_span = span;
+	e->limit = limit_of_signal(target, signal);
+	e->address = 0;
+	e->offset = 0;
+	e->file_size = 0;
+	e->mapping[0] = 0;
 	BPF_CORE_READ_STR_INTO(&e->target_comm, target, comm);
-	bpf_ringbuf_submit(e, wake(false));
+	if (from_kernel && has_siginfo(info) && CRASHES & (1U << signal))
+		e->address = (u64)BPF_CORE_READ(info, _sifields._sigfault._addr);
+	if (with_mapping && signal == SIGBUS && e->address)
+		find_mapping(e);
+	/* What is full behind a SIGBUS may be empty again in a moment. */
+	bpf_ringbuf_submit(e, wake(signal == SIGBUS));
 }
 
 static __always_inline int on_signal(int signal, struct kernel_siginfo *info,
-				     struct task_struct *task)
+				     struct task_struct *task, bool with_mapping)
 {
-	if (signal > 31)
+	if (signal < 1 || signal > 31)
 		return 0;
 	if (signal == SIGSYS && has_siginfo(info) && BPF_CORE_READ(info, si_code) == SYS_SECCOMP)
 		seccomp_signal(task, info);
-	else if (ENDING_SIGNALS & (1U << signal))
-		report_signal(signal, info, task);
+	else if (ENDING_SIGNALS & (1U << signal) ||
+		 (CRASHES & (1U << signal) && !is_handled(task, signal)))
+		report_signal(signal, info, task, with_mapping);
 	return 0;
 }
 

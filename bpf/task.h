@@ -80,6 +80,19 @@ __noinline u32 pid_in_scope(u64 address)
 	return 0;
 }
 
+/* The number of `pid` in the namespace that it was made in. */
+static __always_inline u32 innermost(u64 address)
+{
+	struct pid *pid = (struct pid *)address;
+	u32 level = BPF_CORE_READ(pid, level);
+	struct upid upid;
+
+	bpf_core_read(&upid, sizeof(upid),
+		      (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+			      level * bpf_core_type_size(struct upid));
+	return upid.nr;
+}
+
 static __always_inline u32 task_tid(struct task_struct *task)
 {
 	return pid_in_scope((u64)BPF_CORE_READ(task, thread_pid));
@@ -93,6 +106,51 @@ static __always_inline u32 task_tgid(struct task_struct *task)
 static __always_inline u32 task_real_ppid(struct task_struct *task)
 {
 	return pid_in_scope((u64)BPF_CORE_READ(task, real_parent, group_leader, thread_pid));
+}
+
+static __always_inline u32 task_session(struct task_struct *task)
+{
+	void *signal = BPF_CORE_READ(task, signal);
+	u32 type = bpf_core_enum_value(enum pid_type, PIDTYPE_SID);
+	struct pid *leader = NULL;
+
+	bpf_probe_read_kernel(&leader, sizeof(leader),
+			      signal + bpf_core_field_offset(struct signal_struct, pids) +
+				      type * sizeof(leader));
+	return pid_in_scope((u64)leader);
+}
+
+static __always_inline u64 task_limit(struct task_struct *task, u32 resource)
+{
+	void *signal = BPF_CORE_READ(task, signal);
+	u64 limit = 0;
+
+	bpf_probe_read_kernel(&limit, sizeof(limit),
+			      signal + bpf_core_field_offset(struct signal_struct, rlim) +
+				      resource * bpf_core_type_size(struct rlimit));
+	return limit;
+}
+
+/* Whether the task has a handler of its own for the signal. */
+static __always_inline bool is_handled(struct task_struct *task, int signal)
+{
+	void *actions = BPF_CORE_READ(task, sighand), *handler = NULL;
+
+	bpf_probe_read_kernel(&handler, sizeof(handler),
+			      actions + bpf_core_field_offset(struct sighand_struct, action) +
+				      (signal - 1) * bpf_core_type_size(struct k_sigaction) +
+				      bpf_core_field_offset(struct k_sigaction, sa.sa_handler));
+	return handler;
+}
+
+static __always_inline u64 task_capabilities(struct task_struct *task)
+{
+	const struct cred *cred = BPF_CORE_READ(task, cred);
+	u64 capabilities = 0;
+
+	bpf_probe_read_kernel(&capabilities, sizeof(capabilities),
+			      (void *)cred + bpf_core_field_offset(struct cred, cap_effective));
+	return capabilities;
 }
 
 static __always_inline u64 span_of(struct task_struct *task)
@@ -122,6 +180,8 @@ static __always_inline bool identify(struct record *head, u32 kind, struct task_
 	head->ppid = state->creator ? state->creator : task_real_ppid(task);
 	head->serial = 0;
 	head->count = 1;
+	head->inner_pid = innermost((u64)BPF_CORE_READ(task, group_leader, thread_pid));
+	head->session = task_session(task);
 	head->uid = BPF_CORE_READ(task, cred, uid.val);
 	head->mnt_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	BPF_CORE_READ_STR_INTO(&head->comm, task, comm);

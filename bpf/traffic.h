@@ -4,26 +4,7 @@
 #define PROBE_TRAFFIC_H
 
 #include "connect.h"
-
-struct message_bytes { /* struct user_msghdr */
-	u64 name;
-	u32 name_size;
-	u32 pad;
-	u64 vectors;
-	u64 vector_count;
-	u64 control[2];
-	u64 flags;
-};
-
-struct batch_bytes { /* struct mmsghdr */
-	struct message_bytes message;
-	u64 size;
-};
-
-struct vector_bytes { /* struct iovec */
-	u64 base;
-	u64 size;
-};
+#include "user.h"
 
 #define BATCH 2 /* glibc asks for A and AAAA in one sendmmsg */
 
@@ -34,15 +15,16 @@ struct transfer {
 	u64 address; /* 0: the socket is connected */
 };
 
-static __always_inline void read_message(u64 header, struct transfer *out)
+/* The first piece of a message, which is all of it in practice, and where it goes. */
+static __always_inline void message_at(struct transfer *out, u64 messages, u32 index, bool compat)
 {
-	struct message_bytes message = {};
-	struct vector_bytes vector = {};
+	struct message message = {};
+	struct piece piece = {};
 
-	bpf_probe_read_user(&message, sizeof(message), (void *)header);
-	bpf_probe_read_user(&vector, sizeof(vector), (void *)message.vectors);
-	out->data = vector.base;
-	out->size = vector.size;
+	read_message(&message, messages, index, compat);
+	read_piece(&piece, message.pieces, 0, compat);
+	out->data = piece.base;
+	out->size = piece.size;
 	out->address = message.name;
 }
 
@@ -82,17 +64,19 @@ static __always_inline void sent(struct task_struct *task, int fd, struct transf
 }
 
 /* After a successful transfer over what may be a socket to a name server. */
-__noinline int transferred(u32 nr, s64 ret)
+__noinline int transferred(u32 number, s64 ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct call *call = bpf_map_lookup_elem(&calls, &nr);
+	bool compat = number & COMPAT_CALL;
 	struct transfer transfer = {};
 	struct sockaddr_bytes *known;
+	struct piece piece = {};
+	struct call *call;
 	u64 args[6], key;
 
+	call = call_of(read_call(number, args));
 	if (!call || !call->transfer)
 		return 0;
-	regs_args(current_regs(), false, args);
 	transfer.data = args[1];
 	transfer.size = ret;
 	switch (call->transfer) {
@@ -103,12 +87,18 @@ __noinline int transferred(u32 nr, s64 ret)
 		sent(task, args[0], &transfer);
 		return 0;
 	case TRANSFER_SEND_MESSAGE:
-		read_message(args[1], &transfer);
+		message_at(&transfer, args[1], 0, compat);
+		sent(task, args[0], &transfer);
+		return 0;
+	case TRANSFER_SEND_VECTOR:
+		read_piece(&piece, args[1], 0, compat);
+		transfer.data = piece.base;
+		transfer.size = piece.size;
 		sent(task, args[0], &transfer);
 		return 0;
 	case TRANSFER_SEND_BATCH:
 		for (int i = 0; i < BATCH && i < ret; i++) {
-			read_message(args[1] + i * sizeof(struct batch_bytes), &transfer);
+			message_at(&transfer, args[1], i, compat);
 			sent(task, args[0], &transfer);
 		}
 		return 0;
@@ -118,7 +108,7 @@ __noinline int transferred(u32 nr, s64 ret)
 	if (!known)
 		return 0;
 	if (call->transfer == TRANSFER_RECEIVE_MESSAGE) {
-		read_message(args[1], &transfer);
+		message_at(&transfer, args[1], 0, compat);
 		transfer.size = ret;
 	}
 	report_dns(task, known, &transfer, true);

@@ -18,7 +18,11 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What every event carries. `span` is the kernel's number for the span, 0 for none."""
+    """What every event carries. `span` is the kernel's number for the span, 0 for none.
+
+    Process numbers are those of the probe's pid namespace; `inner_pid` is the process's in
+    the innermost one, where it differs. `session` is the leader of its session (setsid(2)).
+    """
 
     kind: ClassVar[str] = ""
 
@@ -33,6 +37,8 @@ class Event:
     count: int = 1
     span: int = 0
     mnt_ns: int = 0
+    inner_pid: int = 0
+    session: int = 0
 
     @property
     def id(self) -> str:
@@ -50,7 +56,10 @@ class Event:
             "comm": self.comm,
             "exe": self.exe,
             "count": self.count,
+            "session": self.session,
         }
+        if self.inner_pid not in (0, self.pid):
+            shown["inner_pid"] = self.inner_pid
         for name in detail_fields(type(self)):
             value = getattr(self, name)
             if value is not None and value != ():
@@ -85,6 +94,10 @@ class Syscall(Event):
     detail: str | None = None  # the arguments in words
     errno: str
     path: str | None = None
+    limit: int | None = None  # the resource limit behind the errno, none if unlimited
+    usage: int | None = None  # what of it was used: the address space of ENOMEM
+    capabilities: str | None = None  # effective, as /proc/PID/status shows them
+    user_ns: int | None = None  # how deep its user namespace is nested; none: the initial one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +113,9 @@ class Exec(Event):
     reason: str | None = None  # what stands behind the errno: a cause id of the exec family
     detail: str | None = None  # the missing interpreter, the mode, the mount ...
     searched: tuple[str, ...] = ()  # the directories tried, when the name was looked up on PATH
+    found: str | None = None  # where that search found it in the end
+    size: int | None = None  # of arguments and environment, when they were too long
+    limit: int | None = None  # on them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +144,7 @@ class Exit(Event):
 
     code: int | None = None
     signal: str | None = None
-    detail: str | None = None  # what stands behind the signal: a full /dev/shm behind SIGBUS
+    core: bool | None = None  # it dumped core
     duration_s: float | None = None
     reaper: int | None = None  # who was to collect the status
     last_words: str | None = None  # what it wrote to stderr last, when it failed
@@ -179,6 +195,7 @@ class Oom(Event):
     virtual: int | None = None  # the victim's address space
     trigger: int | None = None  # the process whose allocation found no memory
     biggest: tuple[str, ...] = ()  # who else held memory there a moment later, the most first
+    pressure: float | None = None  # percent of the last 10 s that tasks there waited for memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +215,10 @@ class File(Event):
     size: int | None = None  # of the file system
     free: int | None = None
     free_inodes: int | None = None
+    mount_flags: str | None = None  # "ro,noexec"
+    limit: int | None = None  # the resource limit behind the errno
+    capabilities: str | None = None  # effective, as /proc/PID/status shows them
+    reason: str | None = None  # what stands behind EACCES and EPERM: a cause id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +231,13 @@ class Signal(Event):
     target: int
     target_comm: str = ""
     sender: str = "process"  # process, kernel
+    inside: bool | None = None  # the sender is part of the same span
+    limit: int | None = None  # the resource limit behind it: seconds of CPU, bytes of a file
+    address: int | None = None  # that could not be accessed
+    mapping: str | None = None  # the file that is mapped there
+    offset: int | None = None  # of the address in that file
+    file_size: int | None = None
+    detail: str | None = None  # what stands behind SIGBUS: a full file system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,16 @@ from probe.events import Event
 from probe.span import Span
 from probe.wire import stream_pb2 as wire
 
-_COMMON = ("sequence", "time_ns", "pid", "tid", "ppid", "uid", "comm", "exe", "count", "span")
+_COMMON = (
+    *("sequence", "time_ns", "pid", "tid", "ppid", "uid", "comm", "exe", "count", "span"),
+    *("mnt_ns", "inner_pid", "session"),
+)
 _SPAN = ("key", "run", "test", "started_ns", "outcome", "pid", "whole_process")
 _SPAN_OPTIONAL = ("ended_ns", "exit_code", "signal", "message")
 
 
 def event_message(event: Event) -> wire.Event:
-    message = wire.Event(mnt_ns=event.mnt_ns, **{name: getattr(event, name) for name in _COMMON})
+    message = wire.Event(**{name: getattr(event, name) for name in _COMMON})
     detail = getattr(message, event.kind)
     detail.SetInParent()
     for name in events.detail_fields(type(event)):
@@ -44,7 +47,7 @@ def event_from(message: wire.Event) -> Event:
             fields[name] = tuple(getattr(detail, name))
         elif not descriptor.has_presence or detail.HasField(name):
             fields[name] = getattr(detail, name)
-    return kind(mnt_ns=message.mnt_ns, **fields)  # type: ignore[arg-type]
+    return kind(**fields)  # type: ignore[arg-type]
 
 
 def coverage_message(coverage: Coverage) -> wire.Coverage:

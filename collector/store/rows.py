@@ -28,6 +28,8 @@ _EVENT_COMMON = (
     "span",
     "mnt_ns",
 )
+# Not every event has these, so they lie beside the fields of its kind.
+_EVENT_OCCASIONAL = ("inner_pid", "session")
 EVENT_COLUMNS = ("kind", *_EVENT_COMMON, "detail")
 _SPAN_PLAIN = (
     "key",
@@ -53,6 +55,7 @@ def event_row(event: Event) -> Row:
         for name in events.detail_fields(type(event))
         if (value := getattr(event, name)) is not None and value != ()
     }
+    detail |= {name: value for name in _EVENT_OCCASIONAL if (value := getattr(event, name))}
     common = (getattr(event, name) for name in _EVENT_COMMON)
     return (event.kind, *common, _json(detail))
 
@@ -60,8 +63,10 @@ def event_row(event: Event) -> Row:
 def event_from(row: Row) -> Event:
     kind, *common, detail = row
     fields = dict(zip(_EVENT_COMMON, common, strict=True))
+    known = {*events.detail_fields(events.KINDS[kind]), *_EVENT_OCCASIONAL}
     for name, value in json.loads(detail).items():
-        fields[name] = tuple(value) if isinstance(value, list) else value
+        if name in known:  # another version may have told more
+            fields[name] = tuple(value) if isinstance(value, list) else value
     return events.KINDS[kind](**fields)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from probe.context.file import facts, full_shared_memory
+from probe.context.file import facts, full_file_system
 from probe.context.limits import limits
 from probe.context.namespace import MountNamespaces, OutOfReachError
 from probe.context.program import obstacle
-from probe.events import Connect, Event, Exec, Exit, File, Fork, Oom
+from probe.events import Connect, Event, Exec, File, Fork, Oom, Signal
 
 
 class Context:
@@ -40,16 +40,20 @@ class Context:
         if isinstance(event, Fork) and event.errno == "EAGAIN" and event.pids_max is None:
             return dataclasses.replace(event, **limits(event.uid))  # type: ignore[arg-type]
         if isinstance(event, Oom) and event.cgroup:
-            from probe.context.memory import biggest  # psutil, which few runs need
+            from probe.context.memory import biggest, pressure  # psutil, which few runs need
 
-            return dataclasses.replace(event, biggest=biggest(event.cgroup, event.pid))
-        if isinstance(event, Exit) and event.signal == "SIGBUS":
+            return dataclasses.replace(
+                event, biggest=biggest(event.cgroup, event.pid), pressure=pressure(event.cgroup)
+            )
+        if isinstance(event, Signal) and event.signal == "SIGBUS":
             return self._complete_bus_error(event)
         return event
 
-    def _complete_bus_error(self, event: Exit) -> Exit:
+    def _complete_bus_error(self, event: Signal) -> Signal:
         try:
-            found = self._namespaces.within(event.mnt_ns, event.pid, full_shared_memory)
+            found = self._namespaces.within(
+                event.mnt_ns, event.target, lambda: full_file_system(event.mapping)
+            )
         except OutOfReachError:
             return event
         return dataclasses.replace(event, detail=found)
@@ -57,9 +61,7 @@ class Context:
     def _complete_file(self, event: File) -> File:
         path = os.path.join(event.cwd or "/", event.path)
         try:
-            found = self._namespaces.within(
-                event.mnt_ns, event.pid, lambda: facts(path, event.errno, event.uid)
-            )
+            found = self._namespaces.within(event.mnt_ns, event.pid, lambda: facts(path, event))
         except OutOfReachError:
             return event
         return dataclasses.replace(event, **found)  # type: ignore[arg-type]
@@ -78,7 +80,7 @@ class Context:
             return event
         if found is None:
             return event
-        return dataclasses.replace(event, reason=found.reason, detail=found.detail or None)
+        return dataclasses.replace(event, reason=found.reason, detail=found.detail or event.detail)
 
 
 def _wants_route(event: Connect) -> bool:

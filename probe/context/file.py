@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from probe.context.access import EXECUTE, may, mode_text
-from probe.context.program import mount_point
+from probe.context.mount import mount_of
+from probe.events import File
 
 SHARED_MEMORY = "/dev/shm"
 Facts = dict[str, object]
@@ -13,25 +14,30 @@ _MODES = frozenset({"EACCES", "EPERM"})
 _ROOM = frozenset({"EROFS", "ENOSPC", "EDQUOT", "EACCES", "EPERM"})
 
 
-def facts(path: str, errno: str, uid: int) -> Facts:
+def facts(path: str, event: File) -> Facts:
     """Fields of a File event. To be called where the path means what it meant to the caller."""
     found: Facts = {}
-    if errno in _MODES:
-        found.update(_in_the_way(path, uid))
-    if errno in _ROOM:
+    if event.errno in _MODES:
+        found.update(_in_the_way(path, event.uid))
+    if event.errno in _ROOM:
         found.update(_file_system(_nearest(path)))
     return found
 
 
-def full_shared_memory() -> str | None:
-    """A page of a file on a full tmpfs cannot be had, and touching it is SIGBUS (mmap(2))."""
+def full_file_system(path: str | None) -> str | None:
+    """A page of a file on a full file system cannot be had, and touching it is SIGBUS (mmap(2)).
+
+    Where it is not known which file was touched, it may have been shared memory.
+    """
+    place = path if path and os.path.exists(path) else SHARED_MEMORY
     try:
-        room = os.statvfs(SHARED_MEMORY)
+        room = os.statvfs(place)
     except OSError:
         return None
     if room.f_bavail or not room.f_blocks:
         return None
-    return f"{SHARED_MEMORY} is full ({room.f_blocks * room.f_frsize} bytes)"
+    mount = mount_of(place)
+    return f"{mount.point if mount else place} is full ({room.f_blocks * room.f_frsize} bytes)"
 
 
 def _in_the_way(path: str, uid: int) -> Facts:
@@ -65,31 +71,13 @@ def _file_system(path: str) -> Facts:
         room = os.statvfs(path)
     except OSError:
         return {}
-    mount = mount_point(path)
     found: Facts = {
-        "mount": mount,
         "size": room.f_blocks * room.f_frsize,
         "free": room.f_bavail * room.f_frsize,
     }
     if room.f_files:  # file systems without a fixed number of inodes say 0
         found["free_inodes"] = room.f_favail
-    fstype = _type_of(mount)
-    if fstype:
-        found["fstype"] = fstype
-    return found
-
-
-def _type_of(mount: str) -> str | None:
-    """From mountinfo (proc(5)) of the calling thread; the last mount at a place is the one seen."""
-    try:
-        with open("/proc/thread-self/mountinfo", encoding="utf-8", errors="replace") as table:
-            lines = table.read().splitlines()
-    except OSError:
-        return None
-    found = None
-    for line in lines:
-        place, _, rest = line.partition(" - ")
-        fields = place.split(" ")
-        if len(fields) > 4 and fields[4].encode().decode("unicode_escape") == mount:
-            found = rest.split(" ")[0]
+    mount = mount_of(path)
+    if mount is not None:
+        found |= {"mount": mount.point, "fstype": mount.fstype, "mount_flags": mount.flags}
     return found

@@ -20,6 +20,21 @@ def biggest(cgroup: str, victim: int) -> tuple[str, ...]:
     return tuple(words for _, words in sorted(found, reverse=True)[:_SHOWN])
 
 
+def pressure(cgroup: str) -> float | None:
+    """Percent of the last ten seconds that some task there waited for memory (PSI).
+
+    Of the cgroup where the kernel counts by cgroup (v2), else of the whole machine.
+    """
+    for path in (f"/sys/fs/cgroup{cgroup}/memory.pressure", "/proc/pressure/memory"):
+        try:
+            with open(path, encoding="ascii") as file:
+                first = file.readline()
+            return float(first.partition("avg10=")[2].partition(" ")[0])
+        except (OSError, ValueError):
+            continue
+    return None
+
+
 def _within(pid: int, cgroup: str) -> bool:
     """By cgroups(7): the memory controller's line of v1, the only one of v2."""
     try:

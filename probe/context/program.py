@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from probe.context.access import EXECUTE, may, mode_text
+from probe.context.mount import mount_of
 
 _HEAD = 4096
 _ELF_CLASS64 = 2
@@ -85,7 +86,8 @@ def _forbidden(path: str, uid: int) -> Obstacle | None:
     if stat.S_ISDIR(found.st_mode):
         return Obstacle("exec.permission", "it is a directory")
     if flags & os.ST_NOEXEC:
-        return Obstacle("exec.noexec_mount", mount_point(path))
+        mount = mount_of(path)
+        return Obstacle("exec.noexec_mount", mount.point if mount else "")
     if not found.st_mode & 0o111 or not _may(path, uid):
         return Obstacle("exec.permission", f"mode {mode_text(found)}")
     head = _head(path)
@@ -156,11 +158,3 @@ def _may(path: str, uid: int) -> bool:
         return not uid or may(os.stat(path), uid, EXECUTE)
     except OSError:
         return True
-
-
-def mount_point(path: str) -> str:
-    """The nearest directory upwards that another file system begins at."""
-    here = os.path.realpath(path)
-    while here != "/" and not os.path.ismount(here):
-        here = os.path.dirname(here)
-    return here

@@ -6,26 +6,46 @@ from collections.abc import Iterator
 
 from probe.diagnose.case import Dismissal
 from probe.diagnose.story import Story, Suspect
-from probe.events import Exit, Oom
+from probe.events import Oom, Signal
+
+_PAGE = 4096
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for victim in story.worth_judging(Oom):
         yield _oom(story, victim)
-    for event in story.all(Exit):
-        if event.signal == "SIGBUS" and event.detail:
-            yield _shared_memory(story, event)
+    for sent in story.worth_judging(Signal):
+        if sent.signal == "SIGBUS" and sent.detail:
+            suspect = _no_page(story, sent)
+            if suspect is not None:
+                yield suspect
 
 
-def _shared_memory(story: Story, event: Exit) -> Suspect:
+def _no_page(story: Story, event: Signal) -> Suspect | None:
+    """A page of a mapped file could not be had, because its file system is full."""
+    target = story.tree.processes.get(event.target)
+    if target is None or target.exit is None or _is_beyond_its_end(event):
+        return None
+    shared = event.mapping is None or event.mapping.startswith("/dev/shm/")
+    where = f" touching {event.mapping}" if event.mapping else ""
     return Suspect(
-        cause="memory.shm_full",
-        event=event,
+        cause="memory.shm_full" if shared else "fs.no_space",
+        event=target.exit,
         prior=0.93,
-        summary=f"{story.who(event)} was ended by SIGBUS: {event.detail}",
-        advice="make shared memory larger: --shm-size, or a tmpfs on /dev/shm with more size",
+        summary=f"{story.who(target.exit)} was ended by SIGBUS{where}: {event.detail}",
+        advice="make shared memory larger: --shm-size, or a tmpfs on /dev/shm with more size"
+        if shared
+        else "make the file system larger, or clean it up",
         silent=True,
+        evidence=(event.id, target.exit.id),
     )
+
+
+def _is_beyond_its_end(event: Signal) -> bool:
+    """The file is shorter than its mapping: the program's own doing."""
+    if event.mapping is None or event.offset is None or event.file_size is None:
+        return False
+    return event.offset >= event.file_size + (-event.file_size) % _PAGE
 
 
 def _oom(story: Story, event: Oom) -> Suspect:

@@ -25,8 +25,15 @@ def fold_searches(events: Iterable[Event]) -> list[Event]:
             open_searches[event.tid] = len(folded)
         else:
             open_searches.pop(event.tid, None)
+            if at is not None and isinstance(event, Exec) and _found(folded[at], event):
+                folded[at] = dataclasses.replace(folded[at], found=event.path)  # type: ignore[call-arg]
         folded.append(event)
     return folded
+
+
+def _found(search: Event, started: Exec) -> bool:
+    name = os.path.basename(started.path)
+    return isinstance(search, Exec) and os.path.basename(search.path) == name
 
 
 def _same_search(before: Exec, event: Exec) -> bool:

@@ -13,7 +13,15 @@ from probe import abi
 
 NO_ARG = 0xFF
 OTHER, CONNECT, EXEC, EXECAT, FORK, FILE, PRIVILEGED = range(7)
-_SEND, _SEND_TO, _SEND_MESSAGE, _SEND_BATCH, _RECEIVE, _RECEIVE_MESSAGE = range(1, 7)
+(
+    _SEND,
+    _SEND_TO,
+    _SEND_MESSAGE,
+    _SEND_BATCH,
+    _SEND_VECTOR,
+    _RECEIVE,
+    _RECEIVE_MESSAGE,
+) = range(1, 8)
 
 
 class Call(ctypes.Structure):
@@ -39,7 +47,8 @@ _SENSES = {
     "clone3": FORK,
 }
 
-_BEYOND = 511  # stands for every number that is larger (bpf/probe.bpf.c)
+_SYSCALLS = 512  # where the 32-bit table begins (bpf/calls.h)
+_BEYOND = _SYSCALLS - 1  # stands for every number that is larger
 
 # Name: position of the path, of the directory (or the file itself).
 _FILES: dict[str, tuple[int, int]] = {
@@ -68,6 +77,8 @@ _FILES: dict[str, tuple[int, int]] = {
     "pwrite64": (NO_ARG, 0),
     "writev": (NO_ARG, 0),
     "fsync": (NO_ARG, 0),
+    "mmap": (NO_ARG, 4),
+    "mmap2": (NO_ARG, 4),
     "chmod": (0, NO_ARG),
     "fchmod": (NO_ARG, 0),
     "fchmodat": (1, 0),
@@ -88,10 +99,12 @@ _LOOKUPS: dict[str, tuple[int, int]] = {
     "access": (0, NO_ARG),
     "faccessat": (1, 0),
     "faccessat2": (1, 0),
+    "fstatat64": (1, 0),
 }
 
 _TRANSFERS = {
     "write": _SEND,
+    "writev": _SEND_VECTOR,
     "sendto": _SEND_TO,
     "sendmsg": _SEND_MESSAGE,
     "sendmmsg": _SEND_BATCH,
@@ -135,23 +148,34 @@ _CALL_ERRNOS = (errno.ENOSYS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EN
 
 
 def table(machine: str) -> dict[int, Call]:
-    """The calls to listen to, by number."""
+    """The calls to listen to, by place in the map: the machine's own, then its 32-bit ones."""
+    compat = _table(abi.COMPAT[machine])
+    return _table(machine) | {_SYSCALLS + number: call for number, call in compat.items()}
+
+
+def _table(machine: str) -> dict[int, Call]:
     numbers = abi.syscall_numbers(machine)
-    calls = {number: Call(OTHER, NO_ARG, NO_ARG, 1) for number in (*numbers.values(), _BEYOND)}
-    for name, sense in _SENSES.items():
-        if name in numbers:
-            calls[numbers[name]].sense = sense
-    for name, path in _PRIVILEGED.items():
-        if name in numbers:
-            calls[numbers[name]] = Call(PRIVILEGED, path, NO_ARG, 1)
-    for group, reported in ((_FILES, 1), (_LOOKUPS, 0)):
-        for name, (path, directory) in group.items():
-            if name in numbers:
-                calls[numbers[name]] = Call(FILE, path, directory, reported)
-    for name, transfer in _TRANSFERS.items():
-        if name in numbers:
-            calls[numbers[name]].transfer = transfer
-    return calls
+    return {_BEYOND: _call("")} | {number: _call(name) for name, number in numbers.items()}
+
+
+def _call(name: str) -> Call:
+    """Of the 32-bit calls those with wide arguments have a suffix: chown32, truncate64."""
+    if name not in _TOLD:
+        name = name.removesuffix("32").removesuffix("64")
+    call = Call(OTHER, NO_ARG, NO_ARG, 1)
+    if name in _SENSES:
+        call.sense = _SENSES[name]
+    elif name in _PRIVILEGED:
+        call = Call(PRIVILEGED, _PRIVILEGED[name], NO_ARG, 1)
+    elif name in _FILES:
+        call = Call(FILE, *_FILES[name], 1)
+    elif name in _LOOKUPS:
+        call = Call(FILE, *_LOOKUPS[name], 0)
+    call.transfer = _TRANSFERS.get(name, 0)
+    return call
+
+
+_TOLD = {*_SENSES, *_PRIVILEGED, *_FILES, *_LOOKUPS, *_TRANSFERS}
 
 
 Mask = tuple[int, int, int]

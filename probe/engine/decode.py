@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import socket
 import sys
@@ -37,6 +38,10 @@ _ASKED_MAX = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _AT_FDCWD = -100
 _UNLIMITED = 1 << 62
+_CORE = 0x80  # of a wait status (wait(2))
+# execve(2), "Limits on size of arguments and environment".
+_STRING_MAX = 32 * _PAGE
+_STRINGS_MIN, _STRINGS_MAX = 128 << 10, 6 << 20
 _ACTIONS = {
     records.ACTION_KILL: "kill_process",
     records.ACTION_TRAP: "trap",
@@ -156,9 +161,9 @@ class Decoder:
 
     def _remember(self, kind: int, event: Event) -> None:
         """The last of each kind that storms are made of."""
-        errno = getattr(event, "errno", None)
-        if errno is not None:
-            self._last[(event.span, event.pid, kind, errno)] = event
+        error = getattr(event, "errno", None)
+        if error is not None:
+            self._last[(event.span, event.pid, kind, error)] = event
             if len(self._last) > _LAST_MAX:
                 self._last.popitem(last=False)
 
@@ -178,6 +183,8 @@ class Decoder:
             "count": head.count,
             "span": head.span,
             "mnt_ns": head.mnt_ns,
+            "inner_pid": head.inner_pid,
+            "session": head.session,
         }
 
     def _program(self, pid: int, ppid: int) -> str:
@@ -212,10 +219,10 @@ class Decoder:
             if record.ret >= 0 and answer.action != "errno":
                 return None  # a supervisor answered in the kernel's place
             action = answer.action
-            errno = abi.errno_name(-record.ret) if record.ret else None
+            error = abi.errno_name(-record.ret) if record.ret else None
             self._denied.append(record.head.serial)
         else:
-            action, errno = _ACTIONS.get(record.action, "kill_process"), None
+            action, error = _ACTIONS.get(record.action, "kill_process"), None
             if answer is not None and answer.refuses:
                 action = answer.action
         name = abi.syscall_name(record.syscall, machine)
@@ -225,7 +232,7 @@ class Decoder:
             syscall=name,
             args=args,
             action=action,
-            errno=errno,
+            errno=error,
             filter=rule,
             detail=describe(name, args, text(record.path)) or None,
         )
@@ -247,8 +254,13 @@ class Decoder:
         del self._held[record.head.serial]
         return complete
 
+    def _call_name(self, number: int) -> str:
+        compat = number & records.COMPAT_CALL
+        machine = abi.COMPAT[self._machine] if compat else self._machine
+        return abi.syscall_name(number & ~records.COMPAT_CALL, machine)
+
     def _call(self, follow: records.FollowUp) -> str:
-        name = abi.syscall_name(follow.syscall, self._machine)
+        name = self._call_name(follow.syscall)
         ret = follow.ret
         return f"{name}=-{abi.errno_name(-ret)}" if -4096 < ret < 0 else f"{name}={ret}"
 
@@ -269,19 +281,19 @@ class Decoder:
             argv=tuple(text(argument.value) for argument in record.argv[: record.argc]),
             cwd=text(record.cwd) or None,
             errno=abi.errno_name(record.error),
+            **_too_long(record),  # type: ignore[arg-type]
         )
 
     def _fork_failed(self, record: records.ForkFailedRecord) -> Event:
         full = record.pids.limit > 0
-        limit = record.nproc_limit
         return Fork(
             **self._base(record.head),  # type: ignore[arg-type]
-            syscall=abi.syscall_name(record.syscall, self._machine),
+            syscall=self._call_name(record.syscall),
             errno=abi.errno_name(record.error),
             cgroup=cgroup_path(record.pids) if full else None,
             pids_max=record.pids.limit if full else None,
             pids_current=record.pids.usage if full else None,
-            nproc_limit=limit if limit < _UNLIMITED else None,
+            nproc_limit=_bounded(record.nproc_limit),
         )
 
     def _recent(self, record: records.RecentRecord) -> None:
@@ -300,6 +312,7 @@ class Decoder:
             **base,  # type: ignore[arg-type]
             code=None if signal else record.status >> 8 & 0xFF,
             signal=abi.signal_name(signal) if signal else None,
+            core=True if record.status & _CORE else None,
             duration_s=(record.head.time_ns - record.started_ns) / 1e9,
             reaper=record.real_ppid,
             last_words=recent.words or None,
@@ -337,7 +350,7 @@ class Decoder:
         self.namespace_seen(record.head.mnt_ns, record.head.pid, record.head.span)
 
     def _call_failed(self, record: records.CallRecord) -> Event:
-        name = abi.syscall_name(record.syscall, self._machine)
+        name = self._call_name(record.syscall)
         return Syscall(
             **self._base(record.head),  # type: ignore[arg-type]
             syscall=name,
@@ -345,6 +358,10 @@ class Decoder:
             errno=abi.errno_name(record.error),
             path=text(record.path) or None,
             detail=describe(name, tuple(record.args), "") or None,
+            limit=_bounded(record.limit),
+            usage=record.usage * _PAGE if record.error == errno.ENOMEM else None,
+            capabilities=f"{record.capabilities:016x}",
+            user_ns=record.user_ns_level or None,
         )
 
     def _dns(self, record: records.DnsRecord) -> Event | None:
@@ -397,16 +414,41 @@ class Decoder:
             target=record.target_pid,
             target_comm=text(record.target_comm),
             sender="kernel" if record.from_kernel else "process",
+            inside=record.head.span == record.target_span,
+            limit=_bounded(record.limit),
+            address=record.address or None,
+            mapping=text(record.mapping) or None,
+            offset=record.offset if record.mapping else None,
+            file_size=record.file_size if record.mapping else None,
         )
 
     def _file(self, record: records.FileRecord) -> Event:
         return File(
             **self._base(record.head),  # type: ignore[arg-type]
-            syscall=abi.syscall_name(record.syscall, self._machine),
+            syscall=self._call_name(record.syscall),
             path=text(record.path) or text(record.cwd),
             errno=abi.errno_name(record.error),
             cwd=text(record.cwd) or None,
+            limit=_bounded(record.limit),
+            capabilities=f"{record.capabilities:016x}",
         )
+
+
+def _bounded(limit: int) -> int | None:
+    """None where there is no limit, or none was looked up."""
+    return limit if 0 < limit < _UNLIMITED else None
+
+
+def _too_long(record: records.ExecFailedRecord) -> dict[str, object]:
+    """Which limit of execve(2) the arguments and the environment exceed."""
+    if record.error != errno.E2BIG:
+        return {}
+    if record.longest > _STRING_MAX:
+        words = f"one argument of at least {record.longest - 1} bytes"
+        return {"size": record.size, "limit": _STRING_MAX, "detail": words}
+    limit = max(_STRINGS_MIN, min(_STRINGS_MAX, record.stack_limit // 4))
+    words = "all arguments and the environment, with a pointer to each"
+    return {"size": record.size, "limit": limit, "detail": words}
 
 
 def address_text(family: int, raw: bytes) -> str:

@@ -25,7 +25,7 @@ _BTF = "/sys/kernel/btf/vmlinux"
 # Calls that the programs know by name.
 _NUMBERED = (
     *("connect", "seccomp", "prctl", "write", "writev"),
-    *("sendto", "sendmsg", "sendmmsg"),
+    *("sendto", "sendmsg", "sendmmsg", "brk"),
 )
 
 
@@ -47,7 +47,7 @@ HOOKS = (
     Hook(("process_fork",), ("exec", "fork")),
     Hook(("process_exec",), ("exec",)),
     Hook(("process_exit",), ("exec",)),
-    Hook(("signal_generate",), ("seccomp",), without="partial"),
+    Hook(("signal_with_mapping", "signal_alone"), ("seccomp",), without="partial"),
     Hook(("oom_victim_task", "oom_victim_pid"), ("oom",), without="none"),
     Hook(("sock_state",), ("connect",), without="partial"),
 )
@@ -161,6 +161,7 @@ def _settings(machine: str) -> records.Settings:
         self_tgid=os.getpid(),
         mnt_ns=os.stat("/proc/self/ns/mnt").st_ino,
         **{f"{name}_nr": numbers[name] for name in _NUMBERED},
+        socketcall_nr=abi.syscall_numbers(abi.COMPAT[machine]).get("socketcall", -1),
         call_errnos=calls.call_errnos(),
         file_errnos=calls.file_errnos(),
     )

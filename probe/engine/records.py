@@ -24,6 +24,7 @@ MISSING_SIZE = 124
 WORDS_COUNT = 8
 WORDS_SIZE = 256
 DNS_SIZE = 288
+COMPAT_CALL = 0x80000000
 
 ACTION_RESULT = 1
 ACTION_KILL = 2
@@ -52,6 +53,8 @@ class Record(ctypes.Structure):
         ("mnt_ns", c_uint32),
         ("serial", c_uint32),
         ("count", c_uint32),
+        ("inner_pid", c_uint32),
+        ("session", c_uint32),
         ("comm", c_char * COMM_SIZE),
     ]
 
@@ -122,6 +125,10 @@ class ExecFailedRecord(ctypes.Structure):
         ("dirfd", c_int32),
         ("flags", c_uint32),
         ("argc", c_uint32),
+        ("stack_limit", c_uint64),
+        ("size", c_uint64),
+        ("strings", c_uint32),
+        ("longest", c_uint32),
         ("cwd", c_char * PATH_SIZE),
         ("argv", (c_char * ARG_SIZE) * ARGV_COUNT),
         ("path", c_char * LONG_PATH_SIZE),
@@ -189,7 +196,12 @@ class SignalRecord(ctypes.Structure):
         ("code", c_int32),
         ("from_kernel", c_uint32),
         ("target_span", c_uint64),
+        ("limit", c_uint64),
+        ("address", c_uint64),
+        ("offset", c_uint64),
+        ("file_size", c_uint64),
         ("target_comm", c_char * COMM_SIZE),
+        ("mapping", c_char * PATH_SIZE),
     ]
 
 
@@ -200,6 +212,8 @@ class FileRecord(ctypes.Structure):
         ("syscall", c_uint32),
         ("dirfd", c_int32),
         ("pad", c_uint32),
+        ("limit", c_uint64),
+        ("capabilities", c_uint64),
         ("cwd", c_char * PATH_SIZE),
         ("path", c_char * LONG_PATH_SIZE),
     ]
@@ -247,6 +261,11 @@ class CallRecord(ctypes.Structure):
         ("args", c_uint64 * 6),
         ("error", c_int32),
         ("syscall", c_uint32),
+        ("limit", c_uint64),
+        ("usage", c_uint64),
+        ("capabilities", c_uint64),
+        ("user_ns_level", c_uint32),
+        ("pad", c_uint32),
         ("path", c_char * PATH_SIZE),
     ]
 
@@ -277,6 +296,8 @@ class Settings(ctypes.Structure):
         ("sendto_nr", c_int32),
         ("sendmsg_nr", c_int32),
         ("sendmmsg_nr", c_int32),
+        ("brk_nr", c_int32),
+        ("socketcall_nr", c_int32),
         ("call_errnos", c_uint64 * 3),
         ("file_errnos", c_uint64 * 3),
     ]

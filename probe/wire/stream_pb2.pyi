@@ -130,7 +130,7 @@ class Span(_message.Message):
     def __init__(self, key: _Optional[int] = ..., run: _Optional[str] = ..., test: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., whole_process: _Optional[bool] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., lost: _Optional[_Mapping[str, int]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("sequence", "time_ns", "pid", "tid", "ppid", "uid", "comm", "exe", "count", "span", "mnt_ns", "seccomp", "syscall", "exec", "fork", "exit", "connect", "dns", "oom", "file", "signal", "limit", "loss")
+    __slots__ = ("sequence", "time_ns", "pid", "tid", "ppid", "uid", "comm", "exe", "count", "span", "mnt_ns", "inner_pid", "session", "seccomp", "syscall", "exec", "fork", "exit", "connect", "dns", "oom", "file", "signal", "limit", "loss")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,8 @@ class Event(_message.Message):
     COUNT_FIELD_NUMBER: _ClassVar[int]
     SPAN_FIELD_NUMBER: _ClassVar[int]
     MNT_NS_FIELD_NUMBER: _ClassVar[int]
+    INNER_PID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     SECCOMP_FIELD_NUMBER: _ClassVar[int]
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     EXEC_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +167,8 @@ class Event(_message.Message):
     count: int
     span: int
     mnt_ns: int
+    inner_pid: int
+    session: int
     seccomp: Seccomp
     syscall: Syscall
     exec: Exec
@@ -177,7 +181,7 @@ class Event(_message.Message):
     signal: Signal
     limit: Limit
     loss: Loss
-    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., pid: _Optional[int] = ..., tid: _Optional[int] = ..., ppid: _Optional[int] = ..., uid: _Optional[int] = ..., comm: _Optional[str] = ..., exe: _Optional[str] = ..., count: _Optional[int] = ..., span: _Optional[int] = ..., mnt_ns: _Optional[int] = ..., seccomp: _Optional[_Union[Seccomp, _Mapping]] = ..., syscall: _Optional[_Union[Syscall, _Mapping]] = ..., exec: _Optional[_Union[Exec, _Mapping]] = ..., fork: _Optional[_Union[Fork, _Mapping]] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., connect: _Optional[_Union[Connect, _Mapping]] = ..., dns: _Optional[_Union[Dns, _Mapping]] = ..., oom: _Optional[_Union[Oom, _Mapping]] = ..., file: _Optional[_Union[File, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., limit: _Optional[_Union[Limit, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., pid: _Optional[int] = ..., tid: _Optional[int] = ..., ppid: _Optional[int] = ..., uid: _Optional[int] = ..., comm: _Optional[str] = ..., exe: _Optional[str] = ..., count: _Optional[int] = ..., span: _Optional[int] = ..., mnt_ns: _Optional[int] = ..., inner_pid: _Optional[int] = ..., session: _Optional[int] = ..., seccomp: _Optional[_Union[Seccomp, _Mapping]] = ..., syscall: _Optional[_Union[Syscall, _Mapping]] = ..., exec: _Optional[_Union[Exec, _Mapping]] = ..., fork: _Optional[_Union[Fork, _Mapping]] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., connect: _Optional[_Union[Connect, _Mapping]] = ..., dns: _Optional[_Union[Dns, _Mapping]] = ..., oom: _Optional[_Union[Oom, _Mapping]] = ..., file: _Optional[_Union[File, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., limit: _Optional[_Union[Limit, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ...) -> None: ...
 
 class Seccomp(_message.Message):
     __slots__ = ("syscall", "args", "detail", "action", "errno", "filter", "next", "calls_after")
@@ -200,21 +204,29 @@ class Seccomp(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., action: _Optional[str] = ..., errno: _Optional[str] = ..., filter: _Optional[str] = ..., next: _Optional[_Iterable[str]] = ..., calls_after: _Optional[int] = ...) -> None: ...
 
 class Syscall(_message.Message):
-    __slots__ = ("syscall", "args", "detail", "errno", "path")
+    __slots__ = ("syscall", "args", "detail", "errno", "path", "limit", "usage", "capabilities", "user_ns")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    USER_NS_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     args: _containers.RepeatedScalarFieldContainer[int]
     detail: str
     errno: str
     path: str
-    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+    limit: int
+    usage: int
+    capabilities: str
+    user_ns: int
+    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., capabilities: _Optional[str] = ..., user_ns: _Optional[int] = ...) -> None: ...
 
 class Exec(_message.Message):
-    __slots__ = ("path", "argv", "cwd", "errno", "reason", "detail", "searched")
+    __slots__ = ("path", "argv", "cwd", "errno", "reason", "detail", "searched", "found", "size", "limit")
     PATH_FIELD_NUMBER: _ClassVar[int]
     ARGV_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
@@ -222,6 +234,9 @@ class Exec(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     SEARCHED_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     path: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     cwd: str
@@ -229,7 +244,10 @@ class Exec(_message.Message):
     reason: str
     detail: str
     searched: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, path: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., errno: _Optional[str] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., searched: _Optional[_Iterable[str]] = ...) -> None: ...
+    found: str
+    size: int
+    limit: int
+    def __init__(self, path: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., errno: _Optional[str] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., searched: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., size: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Fork(_message.Message):
     __slots__ = ("syscall", "errno", "cgroup", "pids_max", "pids_current", "nproc_limit", "tasks_of_user", "tasks", "threads_max", "pid_max")
@@ -256,10 +274,10 @@ class Fork(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ..., tasks_of_user: _Optional[int] = ..., tasks: _Optional[int] = ..., threads_max: _Optional[int] = ..., pid_max: _Optional[int] = ...) -> None: ...
 
 class Exit(_message.Message):
-    __slots__ = ("code", "signal", "detail", "duration_s", "reaper", "last_words", "last_output", "missing")
+    __slots__ = ("code", "signal", "core", "duration_s", "reaper", "last_words", "last_output", "missing")
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
-    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    CORE_FIELD_NUMBER: _ClassVar[int]
     DURATION_S_FIELD_NUMBER: _ClassVar[int]
     REAPER_FIELD_NUMBER: _ClassVar[int]
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
@@ -267,13 +285,13 @@ class Exit(_message.Message):
     MISSING_FIELD_NUMBER: _ClassVar[int]
     code: int
     signal: str
-    detail: str
+    core: bool
     duration_s: float
     reaper: int
     last_words: str
     last_output: str
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., detail: _Optional[str] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., core: _Optional[bool] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Connect(_message.Message):
     __slots__ = ("family", "address", "port", "protocol", "errno", "in_use", "abandoned", "duration_s", "route")
@@ -312,7 +330,7 @@ class Dns(_message.Message):
     def __init__(self, name: _Optional[str] = ..., query: _Optional[str] = ..., resolver: _Optional[str] = ..., rcode: _Optional[str] = ..., duration_s: _Optional[float] = ...) -> None: ...
 
 class Oom(_message.Message):
-    __slots__ = ("scope", "cgroup", "limit", "usage", "virtual", "trigger", "biggest")
+    __slots__ = ("scope", "cgroup", "limit", "usage", "virtual", "trigger", "biggest", "pressure")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     CGROUP_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +338,7 @@ class Oom(_message.Message):
     VIRTUAL_FIELD_NUMBER: _ClassVar[int]
     TRIGGER_FIELD_NUMBER: _ClassVar[int]
     BIGGEST_FIELD_NUMBER: _ClassVar[int]
+    PRESSURE_FIELD_NUMBER: _ClassVar[int]
     scope: str
     cgroup: str
     limit: int
@@ -327,10 +346,11 @@ class Oom(_message.Message):
     virtual: int
     trigger: int
     biggest: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, scope: _Optional[str] = ..., cgroup: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., virtual: _Optional[int] = ..., trigger: _Optional[int] = ..., biggest: _Optional[_Iterable[str]] = ...) -> None: ...
+    pressure: float
+    def __init__(self, scope: _Optional[str] = ..., cgroup: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., virtual: _Optional[int] = ..., trigger: _Optional[int] = ..., biggest: _Optional[_Iterable[str]] = ..., pressure: _Optional[float] = ...) -> None: ...
 
 class File(_message.Message):
-    __slots__ = ("syscall", "path", "errno", "cwd", "mode", "obstacle", "mount", "fstype", "size", "free", "free_inodes")
+    __slots__ = ("syscall", "path", "errno", "cwd", "mode", "obstacle", "mount", "fstype", "size", "free", "free_inodes", "mount_flags", "limit", "capabilities", "reason")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
@@ -342,6 +362,10 @@ class File(_message.Message):
     SIZE_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
     FREE_INODES_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FLAGS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     path: str
     errno: str
@@ -353,19 +377,37 @@ class File(_message.Message):
     size: int
     free: int
     free_inodes: int
-    def __init__(self, syscall: _Optional[str] = ..., path: _Optional[str] = ..., errno: _Optional[str] = ..., cwd: _Optional[str] = ..., mode: _Optional[str] = ..., obstacle: _Optional[str] = ..., mount: _Optional[str] = ..., fstype: _Optional[str] = ..., size: _Optional[int] = ..., free: _Optional[int] = ..., free_inodes: _Optional[int] = ...) -> None: ...
+    mount_flags: str
+    limit: int
+    capabilities: str
+    reason: str
+    def __init__(self, syscall: _Optional[str] = ..., path: _Optional[str] = ..., errno: _Optional[str] = ..., cwd: _Optional[str] = ..., mode: _Optional[str] = ..., obstacle: _Optional[str] = ..., mount: _Optional[str] = ..., fstype: _Optional[str] = ..., size: _Optional[int] = ..., free: _Optional[int] = ..., free_inodes: _Optional[int] = ..., mount_flags: _Optional[str] = ..., limit: _Optional[int] = ..., capabilities: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Signal(_message.Message):
-    __slots__ = ("signal", "target", "target_comm", "sender")
+    __slots__ = ("signal", "target", "target_comm", "sender", "inside", "limit", "address", "mapping", "offset", "file_size", "detail")
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     TARGET_COMM_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
+    INSIDE_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MAPPING_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     signal: str
     target: int
     target_comm: str
     sender: str
-    def __init__(self, signal: _Optional[str] = ..., target: _Optional[int] = ..., target_comm: _Optional[str] = ..., sender: _Optional[str] = ...) -> None: ...
+    inside: bool
+    limit: int
+    address: int
+    mapping: str
+    offset: int
+    file_size: int
+    detail: str
+    def __init__(self, signal: _Optional[str] = ..., target: _Optional[int] = ..., target_comm: _Optional[str] = ..., sender: _Optional[str] = ..., inside: _Optional[bool] = ..., limit: _Optional[int] = ..., address: _Optional[int] = ..., mapping: _Optional[str] = ..., offset: _Optional[int] = ..., file_size: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Limit(_message.Message):
     __slots__ = ("limit", "value")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, Agent, probe_run
+from conftest import BIN, Agent, probe_run, wait_for
 
 from collector.sandbox import Profile, Sandbox
-from probe import abi
+from probe import abi, local
 
 pytestmark = pytest.mark.bpf
 PROGRAMS = Path(__file__).parent / "programs"
@@ -175,7 +175,9 @@ def test_a_filter_that_was_there_before_the_probe(
 
 
 @pytest.mark.parametrize(
-    "what", ["fork", "thread", "failing", "dispatch", "interrupted"], ids=lambda what: what
+    "what",
+    ["fork", "thread", "failing", "dispatch", "interrupted", "emulated"],
+    ids=lambda what: what,
 )
 @pytest.mark.parametrize("tracer", [[], ["strace", "-f", "-o", "/dev/null"]], ids=["", "traced"])
 def test_what_only_looks_like_a_denial(
@@ -204,6 +206,66 @@ def test_arguments_in_words(statement: str, syscall: str, detail: str, watched: 
     assert event["detail"] == detail
 
 
+def test_what_was_blocking_when_the_probe_came(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Such a call shows an end without a beginning, as a refused one does."""
+    ready = tmp_path / "ready"
+    waiter = subprocess.Popen([built("odd"), "waiting", ready])
+    try:
+        wait_for(ready.exists)
+        late = Agent(tmp_path)
+        client = local.connect(late.socket)
+        assert client is not None
+        request = {"run": "", "test": "t", "command": [], "started_ns": 1}
+        key = client.ask({"do": "begin", **request}, os.pidfd_open(waiter.pid))["key"]
+        waiter.send_signal(signal.SIGUSR1)
+        end = {"status": waiter.wait() << 8, "ended_ns": 2, "report": True}
+        report = client.ask({"do": "end", "key": key, **end})["report"]
+        late.stop()
+    finally:
+        waiter.kill()
+        waiter.wait()
+    events = [event for event in report["events"] if event["kind"] == "seccomp"]
+    assert [(event["syscall"], event["errno"]) for event in events] == [("getpriority", "EPERM")]
+
+
+# --- calls of the 32-bit table --------------------------------------------------
+
+
+def test_a_denied_32_bit_call(built: Callable[[str], Path], watched: Watch) -> None:
+    event = watched("seccomp", built("compat"), "denied")[-1]
+    assert (event["syscall"], event["errno"]) == ("getpriority", "EPERM")
+    assert event["args"][:3] == [11, 22, 33]
+
+
+def test_a_32_bit_file_call(built: Callable[[str], Path], watched: Watch, tmp_path: Path) -> None:
+    with Sandbox(Profile(read_only=[str(tmp_path)]), "t") as sandbox:
+        command = sandbox.command([str(built("compat")), "open", str(tmp_path / "new")])
+        event = watched("file", *command)[-1]
+    assert (event["syscall"], event["errno"]) == ("open", "EROFS")
+    assert event["path"] == str(tmp_path / "new")
+
+
+def test_a_32_bit_exec(built: Callable[[str], Path], watched: Watch) -> None:
+    event = watched("exec", built("compat"), "exec", "/no/such")[-1]
+    assert (event["path"], event["errno"], event["argv"]) == ("/no/such", "ENOENT", ["/no/such"])
+
+
+def test_a_32_bit_connect(built: Callable[[str], Path], watched: Watch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        made = watched("connect", built("compat"), "connect", str(port))[-1]
+    refused = watched("connect", built("compat"), "connect", str(port))[-1]
+    assert (made["address"], made["port"], made.get("errno")) == ("127.0.0.1", port, None)
+    assert (refused["port"], refused["errno"]) == (port, "ECONNREFUSED")
+
+
+def test_words_written_by_a_32_bit_call(built: Callable[[str], Path], watched: Watch) -> None:
+    event = watched("exit", built("compat"), "say", "out of cheese")[-1]
+    assert (event["code"], event["last_words"]) == (3, "out of cheese")
+
+
 # --- programs -----------------------------------------------------------------
 
 
@@ -221,6 +283,47 @@ def test_a_search_on_path_is_one_event(watched: Watch) -> None:
     assert event["errno"] == "ENOENT" and event["reason"] == "exec.not_found"
     assert event["searched"] == ["/nowhere", "/usr/bin", "/bin", "/also/nowhere"]
     assert event["count"] == 4 and event["argv"] == ["frobnicate", "x"]
+
+
+def test_a_search_that_found_it_in_the_end(watched: Watch) -> None:
+    environment = {**os.environ, "PATH": "/nowhere:/also/nowhere:/usr/bin"}
+    code = "import os; os.execvp('id', ['id'])"
+    search, started = watched("exec", PYTHON, "-c", code, env=environment)[-2:]
+    assert search["searched"] == ["/nowhere", "/also/nowhere"]
+    assert search["found"] == started["path"] == "/usr/bin/id"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit", "detail"),
+    [
+        ("['x' * 3_000_000]", 131072, "one argument of at least 131072 bytes"),
+        ("['y' * 100_000] * 30", 2 << 20, "all arguments and the environment"),
+    ],
+    ids=["one", "all"],
+)
+def test_which_limit_arguments_exceed(
+    arguments: str, limit: int, detail: str, watched: Watch
+) -> None:
+    code = (
+        "import os, resource\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, 8 << 20))\n"
+        f"try: os.execv('/bin/true', {arguments})\nexcept OSError: pass\n"
+    )
+    event = watched("exec", PYTHON, "-c", code)[-1]
+    assert (event["errno"], event["reason"]) == ("E2BIG", "exec.args_too_long")
+    assert (event["limit"], event["detail"][: len(detail)]) == (limit, detail)
+    assert event["size"] > limit
+
+
+def test_arguments_in_memory_that_cannot_be_read(watched: Watch) -> None:
+    code = (
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "libc.execve(b'/no/such', ctypes.c_void_p(8), None)\n"
+        "libc.execve(ctypes.c_void_p(8), None, None)\n"
+    )
+    events = watched("exec", PYTHON, "-c", code)[-2:]
+    told = [(event["path"], event["errno"], event.get("argv", [])) for event in events]
+    assert told == [("/no/such", "ENOENT", []), ("", "EFAULT", [])]
 
 
 def test_a_relative_path_comes_with_its_directory(watched: Watch, tmp_path: Path) -> None:
@@ -439,12 +542,108 @@ def test_who_killed_it(watched: Watch) -> None:
     assert events[0]["target_comm"] in ("bash", "sleep") and events[0]["comm"] == "bash"
 
 
+@pytest.mark.parametrize("name", ["segv", "abort"])
+def test_crashes(name: str, built: Callable[[str], Path], watched: Watch) -> None:
+    event = watched("signal", built("fault"), name)[-1]
+    signals = {"segv": ("SIGSEGV", 16, "kernel"), "abort": ("SIGABRT", None, "process")}
+    assert (event["signal"], event.get("address"), event["sender"]) == signals[name]
+    assert event["inside"] is True
+
+
+def test_a_signal_that_is_handled_is_none(watched: Watch) -> None:
+    code = "import os, signal\nsignal.signal(11, lambda *_: None); os.kill(os.getpid(), 11)"
+    assert watched("signal", PYTHON, "-c", code) == []
+
+
+def test_a_core_is_told(watched: Watch, built: Callable[[str], Path], tmp_path: Path) -> None:
+    script = f"ulimit -c unlimited; exec {built('fault')} abort"
+    event = watched("exit", "bash", "-c", script, cwd=tmp_path)[-1]
+    assert event["signal"] == "SIGABRT"
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text()
+    assert event.get("core") is (True if pattern.strip() else None)
+
+
+def test_the_mapping_behind_a_bus_error(
+    built: Callable[[str], Path], watched: Watch, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut"
+    event = watched("signal", built("fault"), "bus", cut)[-1]
+    assert (event["signal"], event["mapping"]) == ("SIGBUS", str(cut))
+    assert (event["offset"], event["file_size"]) == (2 * 4096, 2 * 4096)
+    assert event.get("detail") is None
+    with Sandbox(Profile(tmpfs={"/mnt": 16 * 4096}), "t") as sandbox:
+        event = watched("signal", *sandbox.command([str(built("fault")), "full", "/mnt/f"]))[-1]
+    assert (event["mapping"], event["file_size"]) == ("/mnt/f", 64 * 4096)
+    assert event["detail"] == f"/mnt is full ({16 * 4096} bytes)"
+
+
+@pytest.mark.parametrize(
+    ("setting", "work", "signal_name", "limit"),
+    [
+        ("ulimit -St 1", "while :; do :; done", "SIGXCPU", 1),
+        ("ulimit -t 1", "while :; do :; done", "SIGKILL", 1),
+        ("ulimit -f 1", "head -c 9000 /dev/zero > $FILE", "SIGXFSZ", 1024),
+    ],
+)
+def test_signals_of_limits(
+    setting: str, work: str, signal_name: str, limit: int, watched: Watch, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "FILE": str(tmp_path / "file")}
+    events = watched("signal", "bash", "-c", f"{setting}; {work}", env=environment)
+    told = next(event for event in events if event["signal"] == signal_name)
+    assert (told["sender"], told["limit"]) == ("kernel", limit)
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "statement", "kind", "told"),
+    [
+        ("NOFILE", 40, "[open('/etc/passwd') for _ in range(50)]", "file", ("openat", "EMFILE")),
+        ("FSIZE", 4096, "open(path, 'wb').write(bytes(9000))", "file", ("write", "EFBIG")),
+        ("AS", 1 << 28, "bytearray(1 << 29)", "syscall", ("mmap", "ENOMEM")),
+        ("AS", 1 << 28, "libc.brk(libc.sbrk(0) + (1 << 29))", "syscall", ("brk", "ENOMEM")),
+    ],
+)
+def test_the_limit_behind_an_errno(
+    resource: str,
+    value: int,
+    statement: str,
+    kind: str,
+    told: tuple[str, str],
+    watched: Watch,
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import ctypes, resource, signal\n"
+        "libc = ctypes.CDLL(None)\n"
+        "for f in (libc.brk, libc.sbrk): f.argtypes, f.restype = [ctypes.c_long], ctypes.c_long\n"
+        f"path = {str(tmp_path / 'big')!r}\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_{resource}, ({value}, {value}))\n"
+        f"try: kept = {statement}\nexcept (OSError, MemoryError): pass\n"
+    )
+    event = watched(kind, PYTHON, "-c", code)[-1]
+    assert (event["syscall"], event["errno"], event["limit"]) == (*told, value)
+    if kind == "syscall":
+        assert 0 < event["usage"] < value
+
+
+def test_a_library_on_a_noexec_mount(watched: Watch) -> None:
+    script = (
+        "mount -t tmpfs -o noexec none /mnt && cp $(ldconfig -p | awk '/libz.so.1 /{print $NF}' "
+        "| head -1) /mnt/lib.so && python3 -c 'import ctypes; ctypes.CDLL(\"/mnt/lib.so\")'"
+    )
+    event = watched("file", "unshare", "--mount", "bash", "-c", script)[-1]
+    assert (event["syscall"], event["errno"], event["path"]) == ("mmap", "EPERM", "/mnt/lib.so")
+    assert event["mount"] == "/mnt" and "noexec" in event["mount_flags"].split(",")
+
+
 def test_a_refused_file_call_names_path_and_errno(watched: Watch, tmp_path: Path) -> None:
     with Sandbox(Profile(read_only=[str(tmp_path)]), "t") as sandbox:
         events = watched("file", *sandbox.command(["bash", "-c", f"cd {tmp_path}; echo > new"]))
     event = events[-1]
     assert (event["syscall"], event["path"], event["errno"]) == ("openat", "new", "EROFS")
-    assert event["cwd"] == str(tmp_path)
+    assert event["cwd"] == event["mount"] == str(tmp_path)
+    assert "ro" in event["mount_flags"].split(",")
 
 
 def test_the_room_and_kind_of_a_full_file_system(watched: Watch) -> None:
@@ -482,6 +681,16 @@ def test_pids_are_those_of_the_probes_own_namespace(tmp_path: Path) -> None:
     assert content["span"]["exit_code"] == 1  # the shell is pid 1 of the inner namespace
     assert {event["code"] for event in exits} == {1}
     assert all(1 < event["pid"] < 100 for event in exits)
+
+
+def test_the_innermost_number_and_the_session(watched: Watch) -> None:
+    script = "setsid unshare --pid --fork bash -c 'exit 3'"
+    events = watched("exit", "bash", "-c", script)
+    inner = next(event for event in events if event.get("code") == 3 and "inner_pid" in event)
+    assert inner["inner_pid"] == 1 and inner["pid"] != 1
+    outer = next(event for event in events if event["pid"] == inner["ppid"])
+    assert inner["session"] == outer["session"] and "inner_pid" not in outer
+    assert inner["session"] in {event["pid"] for event in events}
 
 
 def test_what_happens_outside_the_span_stays_outside(watched: Watch) -> None:

@@ -68,7 +68,7 @@ def test_kinds_and_actions_have_the_numbers_of_the_header(tmp_path: Path) -> Non
 def test_constants_are_those_of_the_header(name: str, tmp_path: Path) -> None:
     value = getattr(records, name)
     if isinstance(value, int) and not name.startswith("ACTION_"):
-        assert compiled([f'printf("%d\\n", {name});'], tmp_path) == [[str(value)]]
+        assert compiled([f'printf("%lld\\n", (long long){name});'], tmp_path) == [[str(value)]]
 
 
 def test_the_task_state_matches_its_map(tmp_path: Path) -> None:

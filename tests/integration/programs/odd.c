@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,7 +16,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +64,39 @@ static int dispatched(void)
 	return result == 77;
 }
 
+/* A tracer that answers in the kernel's place (PTRACE_SYSEMU, as User-mode Linux does). */
+static void emulate(void)
+{
+	struct user_regs_struct registers;
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, 0, 0))
+			_exit(0); /* traced by another already */
+		raise(SIGSTOP);
+		_exit(syscall(SYS_getpriority, 12, 0) == -1 ? 0 : 1);
+	}
+	waitpid(child, &status, 0);
+	ptrace(PTRACE_SYSEMU, child, 0, 0);
+	waitpid(child, &status, 0);
+	ptrace(PTRACE_GETREGS, child, 0, &registers);
+	registers.rax = -EPERM;
+	ptrace(PTRACE_SETREGS, child, 0, &registers);
+	ptrace(PTRACE_DETACH, child, 0, 0);
+	waitpid(child, &status, 0);
+}
+
+/* Tells that it is about to wait, and after that makes one call that is refused. */
+static void wait_for_signal(const char *ready)
+{
+	signal(SIGUSR1, on_sigsys);
+	siginterrupt(SIGUSR1, 1);
+	close(open(ready, O_CREAT | O_WRONLY, 0600));
+	pause();
+	syscall(SYS_getpriority, 11, 0);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -92,6 +128,10 @@ int main(int argc, char **argv)
 		siginterrupt(SIGALRM, 1);
 		alarm(1);
 		pause();
+	} else if (!strcmp(argv[1], "emulated")) {
+		emulate();
+	} else if (!strcmp(argv[1], "waiting")) {
+		wait_for_signal(argv[2]);
 	}
 	return 0;
 }
