@@ -427,7 +427,7 @@ def _failure(number: int, pid: int, ppid: int, at: int) -> Event:
     common: dict[str, Any] = {"sequence": at, "time_ns": at * 1000, "pid": pid, "ppid": ppid}
     path = f"/srv/file{number}"
     kinds: tuple[Callable[[], Event], ...] = (
-        lambda: Seccomp(**common, syscall="mkdir", detail=path, errno="EPERM", next=("write=1",)),
+        lambda: Seccomp(**common, syscall="mkdir", path=path, errno="EPERM", next=("write=1",)),
         lambda: Exec(**common, path=f"/usr/bin/tool{number}", errno="ENOENT"),
         lambda: File(**common, syscall="openat", path=path, errno="EROFS", mount="/srv"),
         lambda: Connect(

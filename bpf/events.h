@@ -168,6 +168,8 @@ struct fork_failed_record {
 	__s32 error;
 	__u32 syscall;
 	__u64 nproc_limit;
+	__u32 without_init; /* 1: the init of the pid namespace for children has ended */
+	__u32 pad;
 	struct cgroup_limit pids; /* limit 0: no pids cgroup stands at its limit */
 };
 

@@ -91,6 +91,7 @@ struct ns_common {
 
 struct pid_namespace {
 	struct ns_common ns;
+	unsigned int pid_allocated;
 };
 
 struct mnt_namespace {
@@ -99,6 +100,7 @@ struct mnt_namespace {
 
 struct nsproxy {
 	struct mnt_namespace *mnt_ns;
+	struct pid_namespace *pid_ns_for_children;
 };
 
 struct upid {
@@ -368,6 +370,7 @@ struct socket {
 
 #define SECCOMP_MODE_STRICT 1
 #define SECCOMP_MODE_DEAD 3 /* since 5.17: on its way out of either mode */
+#define PIDNS_ADDING (1U << 31)
 #define TS_COMPAT 0x0002
 #define SIGNAL_GROUP_EXIT 0x00000004
 #define PF_KTHREAD 0x00200000

@@ -138,6 +138,10 @@ static __always_inline void report_fork_failed(struct task_struct *task, u32 nr,
 	e->error = -ret;
 	e->syscall = nr;
 	e->nproc_limit = task_limit(task, RLIMIT_NPROC);
+	/* alloc_pid() answers ENOMEM once disable_pid_allocation() has cleared the bit. */
+	e->without_init = !(BPF_CORE_READ(task, nsproxy, pid_ns_for_children, pid_allocated) &
+			    PIDNS_ADDING);
+	e->pad = 0;
 	pids_limit(task, &e->pids);
 	bpf_ringbuf_submit(e, wake(false));
 }

@@ -75,7 +75,8 @@ class Seccomp(Event):
 
     syscall: str
     args: tuple[int, ...] = ()
-    detail: str | None = None  # the arguments in words: flags, families, a path
+    detail: str | None = None  # the arguments in words: flags, families
+    path: str | None = None
     action: str = "errno"  # errno, kill_process, kill_thread, trap, trace, user_notif, strict
     errno: str | None = None
     filter: str | None = None  # which filter and rule answered
@@ -134,6 +135,7 @@ class Fork(Event):
     tasks: int | None = None  # of all users
     threads_max: int | None = None  # kernel.threads-max
     pid_max: int | None = None  # kernel.pid_max
+    without_init: bool | None = None  # the first process of the pid namespace has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,9 +57,9 @@ def describe(event: JsonObject) -> str:
 
 def _seccomp(event: JsonObject) -> str:
     answer = event.get("errno") or event["action"]
-    detail = f" {event['detail']}" if event.get("detail") else ""
+    about = "".join(f" {event[name]}" for name in ("path", "detail") if event.get(name))
     return (
-        f"{event['syscall']}{detail} refused by seccomp: {answer} ({event.get('filter', 'filter')})"
+        f"{event['syscall']}{about} refused by seccomp: {answer} ({event.get('filter', 'filter')})"
     )
 
 

@@ -85,7 +85,7 @@ def _refused_chmod(story: Story, event: Exec) -> Seccomp | None:
         if (
             other.syscall in ("chmod", "fchmod", "fchmodat", "fchmodat2")
             and other.time_ns < event.time_ns
-            and os.path.basename(other.detail or "") in ("", name)
+            and os.path.basename(other.path or "") in ("", name)
         ):
             return other
     return None
@@ -199,7 +199,10 @@ def _fork(story: Story, event: Fork) -> Suspect | Dismissal:
     if children and not again and not words.says(story.words(event.pid), event.errno):
         return Dismissal(event.id, f"{story.who(event)} tried again and got a process")
     who = story.who(event)
-    if event.errno == "ENOMEM":
+    if event.without_init:
+        cause, why = "fork.no_memory", "the first process of its pid namespace has ended"
+        advice = "keep that process alive: unshare --fork, or an init such as tini"
+    elif event.errno == "ENOMEM":
         cause, why, advice = "fork.no_memory", "no memory", "give the sandbox more memory"
     elif event.pids_max is not None:
         cause = "fork.pids_limit"

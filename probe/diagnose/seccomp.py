@@ -39,7 +39,8 @@ def _judge(
             return Dismissal(event.id, reason)
     answer = f"answered {event.errno}" if event.errno else f"answered {event.action}"
     rule = f" ({event.filter})" if event.filter else ""
-    what = f" ({event.detail})" if event.detail else ""
+    about = ", ".join(words for words in (event.path, event.detail) if words)
+    what = f" ({about})" if about else ""
     prior = 0.97 if killed else 0.85 if crashed else _prior(story, event)
     return Suspect(
         cause="seccomp.denied",
@@ -49,7 +50,7 @@ def _judge(
         f"and the seccomp filter {answer}{rule}",
         advice=f"allow {event.syscall} in the sandbox's seccomp profile: "
         f'{{"names": ["{event.syscall}"], "action": "SCMP_ACT_ALLOW"}}',
-        mentions=(event.syscall, *([event.detail] if event.detail else [])),
+        mentions=(event.syscall, *([event.path] if event.path else [])),
         spellings=("seccomp", "bad system call", *_IN_OTHER_WORDS.get(event.syscall, ())),
         silent=killed or crashed,
     )

@@ -234,7 +234,8 @@ class Decoder:
             action=action,
             errno=error,
             filter=rule,
-            detail=describe(name, args, text(record.path)) or None,
+            detail=describe(name, args),
+            path=text(record.path) or None,
         )
         self._held[record.head.serial] = event
         self._remember(record.head.kind, event)
@@ -294,6 +295,7 @@ class Decoder:
             pids_max=record.pids.limit if full else None,
             pids_current=record.pids.usage if full else None,
             nproc_limit=_bounded(record.nproc_limit),
+            without_init=True if record.without_init else None,
         )
 
     def _recent(self, record: records.RecentRecord) -> None:
@@ -357,7 +359,7 @@ class Decoder:
             args=tuple(record.args),
             errno=abi.errno_name(record.error),
             path=text(record.path) or None,
-            detail=describe(name, tuple(record.args), "") or None,
+            detail=describe(name, tuple(record.args)),
             limit=_bounded(record.limit),
             usage=record.usage * _PAGE if record.error == errno.ENOMEM else None,
             capabilities=f"{record.capabilities:016x}",

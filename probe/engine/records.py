@@ -149,6 +149,8 @@ class ForkFailedRecord(ctypes.Structure):
         ("error", c_int32),
         ("syscall", c_uint32),
         ("nproc_limit", c_uint64),
+        ("without_init", c_uint32),
+        ("pad", c_uint32),
         ("pids", CgroupLimit),
     ]
 

@@ -184,10 +184,11 @@ class Event(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., pid: _Optional[int] = ..., tid: _Optional[int] = ..., ppid: _Optional[int] = ..., uid: _Optional[int] = ..., comm: _Optional[str] = ..., exe: _Optional[str] = ..., count: _Optional[int] = ..., span: _Optional[int] = ..., mnt_ns: _Optional[int] = ..., inner_pid: _Optional[int] = ..., session: _Optional[int] = ..., seccomp: _Optional[_Union[Seccomp, _Mapping]] = ..., syscall: _Optional[_Union[Syscall, _Mapping]] = ..., exec: _Optional[_Union[Exec, _Mapping]] = ..., fork: _Optional[_Union[Fork, _Mapping]] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., connect: _Optional[_Union[Connect, _Mapping]] = ..., dns: _Optional[_Union[Dns, _Mapping]] = ..., oom: _Optional[_Union[Oom, _Mapping]] = ..., file: _Optional[_Union[File, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., limit: _Optional[_Union[Limit, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ...) -> None: ...
 
 class Seccomp(_message.Message):
-    __slots__ = ("syscall", "args", "detail", "action", "errno", "filter", "next", "calls_after")
+    __slots__ = ("syscall", "args", "detail", "path", "action", "errno", "filter", "next", "calls_after")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -196,12 +197,13 @@ class Seccomp(_message.Message):
     syscall: str
     args: _containers.RepeatedScalarFieldContainer[int]
     detail: str
+    path: str
     action: str
     errno: str
     filter: str
     next: _containers.RepeatedScalarFieldContainer[str]
     calls_after: int
-    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., action: _Optional[str] = ..., errno: _Optional[str] = ..., filter: _Optional[str] = ..., next: _Optional[_Iterable[str]] = ..., calls_after: _Optional[int] = ...) -> None: ...
+    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., path: _Optional[str] = ..., action: _Optional[str] = ..., errno: _Optional[str] = ..., filter: _Optional[str] = ..., next: _Optional[_Iterable[str]] = ..., calls_after: _Optional[int] = ...) -> None: ...
 
 class Syscall(_message.Message):
     __slots__ = ("syscall", "args", "detail", "errno", "path", "limit", "usage", "capabilities", "user_ns")
@@ -250,7 +252,7 @@ class Exec(_message.Message):
     def __init__(self, path: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., errno: _Optional[str] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., searched: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., size: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Fork(_message.Message):
-    __slots__ = ("syscall", "errno", "cgroup", "pids_max", "pids_current", "nproc_limit", "tasks_of_user", "tasks", "threads_max", "pid_max")
+    __slots__ = ("syscall", "errno", "cgroup", "pids_max", "pids_current", "nproc_limit", "tasks_of_user", "tasks", "threads_max", "pid_max", "without_init")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     CGROUP_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +263,7 @@ class Fork(_message.Message):
     TASKS_FIELD_NUMBER: _ClassVar[int]
     THREADS_MAX_FIELD_NUMBER: _ClassVar[int]
     PID_MAX_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_INIT_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     errno: str
     cgroup: str
@@ -271,7 +274,8 @@ class Fork(_message.Message):
     tasks: int
     threads_max: int
     pid_max: int
-    def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ..., tasks_of_user: _Optional[int] = ..., tasks: _Optional[int] = ..., threads_max: _Optional[int] = ..., pid_max: _Optional[int] = ...) -> None: ...
+    without_init: bool
+    def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ..., tasks_of_user: _Optional[int] = ..., tasks: _Optional[int] = ..., threads_max: _Optional[int] = ..., pid_max: _Optional[int] = ..., without_init: _Optional[bool] = ...) -> None: ...
 
 class Exit(_message.Message):
     __slots__ = ("code", "signal", "core", "duration_s", "reaper", "last_words", "last_output", "missing")

@@ -195,7 +195,9 @@ def test_strict_mode(built: Callable[[str], Path], watched: Watch) -> None:
     ("statement", "syscall", "detail"),
     [
         ("socket.socket(socket.AF_INET6)", "socket", "family ipv6, type stream, protocol 0"),
-        ("os.mkdir('/tmp/some/dir')", "mkdir", "/tmp/some/dir"),
+        ("ctypes.CDLL(None).ptrace(16, 1, 0, 0)", "ptrace", "PTRACE_ATTACH, pid 1"),
+        ("ctypes.CDLL(None).personality(0x40000)", "personality", "ADDR_NO_RANDOMIZE"),
+        ("ctypes.CDLL(None).prctl(36, 1)", "prctl", "PR_SET_CHILD_SUBREAPER"),
         ("ctypes.CDLL(None).unshare(0x10020000)", "unshare", "flags CLONE_NEWNS|CLONE_NEWUSER"),
     ],
 )
@@ -264,6 +266,14 @@ def test_a_32_bit_connect(built: Callable[[str], Path], watched: Watch) -> None:
 def test_words_written_by_a_32_bit_call(built: Callable[[str], Path], watched: Watch) -> None:
     event = watched("exit", built("compat"), "say", "out of cheese")[-1]
     assert (event["code"], event["last_words"]) == (3, "out of cheese")
+
+
+def test_the_path_of_a_refused_call(watched: Watch) -> None:
+    path = "/tmp/odd\n\x1b[31mname"
+    code = f"import os\ntry: os.mkdir({path!r})\nexcept OSError: pass"
+    with Sandbox(Profile(seccomp={"mkdir": "EPERM"}), "path") as sandbox:
+        event = watched("seccomp", *sandbox.command([PYTHON, "-c", code]))[-1]
+    assert event["path"] == path
 
 
 # --- programs -----------------------------------------------------------------
@@ -454,6 +464,8 @@ def test_the_oom_killer(watched: Watch) -> None:
     assert (event["scope"], event["limit"]) == ("cgroup", limit)
     assert event["cgroup"].endswith("/probe-test-memory")
     assert limit * 0.9 < event["usage"] <= limit
+    assert event["trigger"] == event["pid"]
+    assert 0 <= event["pressure"] <= 100 or not Path("/proc/pressure/memory").exists()
 
 
 def test_the_limit_on_a_users_processes(watched: Watch) -> None:
@@ -462,6 +474,12 @@ def test_the_limit_on_a_users_processes(watched: Watch) -> None:
     event = watched("fork", "bash", "-c", script)[0]
     assert (event["errno"], event["nproc_limit"]) == ("EAGAIN", 3)
     assert event["tasks_of_user"] == 3 and "pids_max" not in event
+
+
+def test_a_pid_namespace_whose_init_has_ended(watched: Watch) -> None:
+    script = "/bin/true; /bin/true; exit 1"  # the first one was the namespace's init
+    event = watched("fork", "unshare", "--pid", "bash", "-c", script)[0]
+    assert (event["errno"], event["without_init"]) == ("ENOMEM", True)
 
 
 # --- connections --------------------------------------------------------------
