@@ -8,6 +8,7 @@
 enum call_sense {
 	CALL_OTHER,
 	CALL_CONNECT,
+	CALL_BIND,
 	CALL_EXEC,
 	CALL_EXECAT,
 	CALL_FORK,

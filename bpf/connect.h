@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "fold.h"
 #include "path.h"
+#include "recent.h"
 
 /* A connect that said EINPROGRESS, until the handshake ends in a softirq of anybody's. */
 struct pending {
@@ -136,6 +137,7 @@ static __always_inline void emit_connect(struct task_struct *task, struct sockad
 		return;
 	e->head.serial = serial;
 	e->duration_ns = 0;
+	e->capabilities = task_capabilities(task);
 	e->error = -ret;
 	e->family = peer->family;
 	e->port = peer->port;
@@ -174,6 +176,30 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 		ret = -BPF_CORE_READ(sk, sk_err);
 	}
 	emit_connect(task, &peer, type, CONNECT_CALLED, ret, serial, path, (u32)args[2] - 2);
+}
+
+static __always_inline bool bind_error(s64 ret)
+{
+	return ret == -EADDRINUSE || ret == -EADDRNOTAVAIL || ret == -EAFNOSUPPORT ||
+	       among(settings.file_errnos, -ret);
+}
+
+static __always_inline void report_bind(struct task_struct *task, u64 args[6], s64 ret, u32 serial)
+{
+	struct sockaddr_bytes local = {};
+	struct sock *sk = sock_of(task, (s32)args[0]);
+	u64 path = 0;
+
+	read_peer(&local, args[1]);
+	if (local.family == AF_UNIX) {
+		local.port = 0;
+		path = args[1] + 2;
+		if (ret == -ENOENT || ret == -ENOTDIR)
+			keep_missing(path, settings.bind_nr);
+	}
+	if (bind_error(ret))
+		emit_connect(task, &local, sk ? BPF_CORE_READ(sk, sk_type) : 0, CONNECT_BOUND, ret,
+			     serial, path, (u32)args[2] - 2);
 }
 
 static __always_inline void peer_of(struct sock *sk, struct sockaddr_bytes *peer)
@@ -221,6 +247,7 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 		e->head = pending->head;
 		e->head.time_ns = bpf_ktime_get_boot_ns();
 		e->duration_ns = e->head.time_ns - pending->started_ns;
+		e->capabilities = 0;
 		e->error = error;
 		e->family = pending->peer.family;
 		e->port = pending->peer.port;

@@ -66,7 +66,7 @@ struct record {
 	__u32 pid;  /* thread group, as the probe's pid namespace numbers it */
 	__u32 tid;  /* thread, likewise */
 	__u32 ppid; /* the process that created it, even when reparented since */
-	__u32 uid;
+	__u32 uid; /* the effective one */
 	__u32 mnt_ns; /* inode number */
 	__u32 serial; /* of the seccomp record made by the same call; 0: none */
 	__u32 count;  /* it stands for so many, itself included (fold.h) */
@@ -184,11 +184,13 @@ enum connect_stage {
 	CONNECT_CALLED,  /* what connect(2) said */
 	CONNECT_PENDING, /* it said EINPROGRESS, and this is how it ended */
 	CONNECT_IN_USE,  /* an error that came over a socket in use */
+	CONNECT_BOUND,   /* bind(2) failed: the address is the local one */
 };
 
 struct connect_record {
 	struct record head;
 	__u64 duration_ns;
+	__u64 capabilities; /* effective */
 	__s32 error;  /* 0: connected */
 	__u16 family;
 	__u16 port; /* host order */
@@ -228,7 +230,8 @@ struct file_record {
 	__s32 error;
 	__u32 syscall;
 	__s32 dirfd;
-	__u32 pad;
+	__u32 user_ns_level; /* 0: the initial user namespace */
+	__u64 args[6];
 	__u64 limit;        /* the resource limit behind the errno; 0: none is */
 	__u64 capabilities; /* effective */
 	char cwd[PATH_SIZE];
@@ -311,7 +314,9 @@ struct settings {
 	__s32 sendmsg_nr;
 	__s32 sendmmsg_nr;
 	__s32 brk_nr;
+	__s32 bind_nr;
 	__s32 socketcall_nr; /* of the 32-bit table */
+	__u32 pad2;
 	__u64 call_errnos[3]; /* of calls of no other sense */
 	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
 };

@@ -50,7 +50,8 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 	e->error = -ret;
 	e->syscall = nr;
 	e->dirfd = call->dirfd_arg == NO_ARG ? -100 : (s32)call_arg(args, call->dirfd_arg);
-	e->pad = 0;
+	e->user_ns_level = BPF_CORE_READ(task, cred, user_ns, level);
+	__builtin_memcpy(e->args, args, sizeof(e->args));
 	e->limit = limit_behind(task, ret);
 	e->capabilities = task_capabilities(task);
 	e->path[0] = 0;

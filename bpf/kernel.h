@@ -155,7 +155,7 @@ struct user_namespace {
 };
 
 struct cred {
-	kuid_t uid;
+	kuid_t euid;
 	kernel_cap_t cap_effective;
 	struct user_namespace *user_ns;
 };
@@ -412,6 +412,7 @@ struct socket {
 #define EINTR 4
 #define EINPROGRESS 115
 #define EAFNOSUPPORT 97
+#define EADDRINUSE 98
 #define EADDRNOTAVAIL 99
 #define ENETUNREACH 101
 #define ECONNRESET 104

@@ -37,6 +37,9 @@ __noinline int other_result(s64 ret, u32 number, u32 serial)
 	case CALL_CONNECT:
 		report_connect(task, args, ret, serial);
 		break;
+	case CALL_BIND:
+		report_bind(task, args, ret, serial);
+		break;
 	case CALL_EXEC:
 	case CALL_EXECAT:
 		if (ret < 0)

@@ -182,7 +182,7 @@ static __always_inline bool identify(struct record *head, u32 kind, struct task_
 	head->count = 1;
 	head->inner_pid = innermost((u64)BPF_CORE_READ(task, group_leader, thread_pid));
 	head->session = task_session(task);
-	head->uid = BPF_CORE_READ(task, cred, uid.val);
+	head->uid = BPF_CORE_READ(task, cred, euid.val);
 	head->mnt_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	BPF_CORE_READ_STR_INTO(&head->comm, task, comm);
 	return true;

@@ -14,6 +14,7 @@ import errno
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,7 @@ class Profile:
     read_only: Sequence[str] = ()
     tmpfs: Mapping[str, int] = field(default_factory=dict)  # mount point: size
     user: int | None = None
+    landlock: Sequence[str] | None = None  # the only directories that may be written
 
 
 class Sandbox:
@@ -75,7 +77,7 @@ class Sandbox:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` in this sandbox."""
-        inner = [*self._in_bubblewrap(), *argv]
+        inner = [*self._in_bubblewrap(), *self._in_landlock(), *argv]
         return [*self._in_cgroups(), *self._in_network(), *(self.profile.nameserver or ()), *inner]
 
     def _in_cgroups(self) -> list[str]:
@@ -101,6 +103,12 @@ class Sandbox:
             steps.append(f"mount --bind {resolver} /etc/resolv.conf")
         namespaces = ["unshare", "--net", "--mount"]
         return [*namespaces, "sh", "-c", f'{" && ".join(steps)} && exec "$@"', "sandbox"]
+
+    def _in_landlock(self) -> list[str]:
+        if self.profile.landlock is None:
+            return []
+        module = str(Path(__file__).with_name("landlock.py"))
+        return [sys.executable, module, *self.profile.landlock, "--"]
 
     def _in_bubblewrap(self) -> list[str]:
         profile = self.profile

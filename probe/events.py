@@ -95,9 +95,10 @@ class Syscall(Event):
     detail: str | None = None  # the arguments in words
     errno: str
     path: str | None = None
+    port: int | None = None  # that bind(2) asked for
     limit: int | None = None  # the resource limit behind the errno, none if unlimited
     usage: int | None = None  # what of it was used: the address space of ENOMEM
-    capabilities: str | None = None  # effective, as /proc/PID/status shows them
+    capabilities: int | None = None  # effective, a bit each (capabilities(7))
     user_ns: int | None = None  # how deep its user namespace is nested; none: the initial one
 
 
@@ -209,6 +210,7 @@ class File(Event):
     syscall: str
     path: str
     errno: str
+    detail: str | None = None  # the arguments in words: flags
     cwd: str | None = None
     mode: str | None = None  # of what stood in the way, "0644 0:0" (mode, owner, group)
     obstacle: str | None = None  # what that is, where it is not the path itself
@@ -219,7 +221,8 @@ class File(Event):
     free_inodes: int | None = None
     mount_flags: str | None = None  # "ro,noexec"
     limit: int | None = None  # the resource limit behind the errno
-    capabilities: str | None = None  # effective, as /proc/PID/status shows them
+    capabilities: int | None = None  # effective, a bit each (capabilities(7))
+    user_ns: int | None = None  # how deep its user namespace is nested; none: the initial one
     reason: str | None = None  # what stands behind EACCES and EPERM: a cause id
 
 

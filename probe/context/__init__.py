@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from probe.context.access import caller
 from probe.context.file import facts, full_file_system
 from probe.context.limits import limits
 from probe.context.namespace import MountNamespaces, OutOfReachError
@@ -60,8 +61,11 @@ class Context:
 
     def _complete_file(self, event: File) -> File:
         path = os.path.join(event.cwd or "/", event.path)
+        who = caller(event.pid, event.uid, event.capabilities, event.user_ns)
         try:
-            found = self._namespaces.within(event.mnt_ns, event.pid, lambda: facts(path, event))
+            found = self._namespaces.within(
+                event.mnt_ns, event.pid, lambda: facts(path, event, who)
+            )
         except OutOfReachError:
             return event
         return dataclasses.replace(event, **found)  # type: ignore[arg-type]
@@ -72,9 +76,10 @@ class Context:
 
     def _complete_exec(self, event: Exec) -> Exec:
         path = os.path.join(event.cwd or "/", event.path)
+        who = caller(event.pid, event.uid)
         try:
             found = self._namespaces.within(
-                event.mnt_ns, event.pid, lambda: obstacle(path, event.errno or "", event.uid)
+                event.mnt_ns, event.pid, lambda: obstacle(path, event.errno or "", who)
             )
         except OutOfReachError:
             return event

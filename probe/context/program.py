@@ -7,7 +7,7 @@ import stat
 import struct
 from dataclasses import dataclass
 
-from probe.context.access import EXECUTE, may, mode_text
+from probe.context.access import EXECUTE, Caller, first_unsearchable, may, mode_text
 from probe.context.mount import mount_of
 
 _HEAD = 4096
@@ -26,8 +26,8 @@ class Obstacle:
     detail: str = ""
 
 
-def obstacle(path: str, errno: str, uid: int) -> Obstacle | None:
-    """What kept `path` (absolute) from being started by `uid`; None where nothing explains it.
+def obstacle(path: str, errno: str, who: Caller) -> Obstacle | None:
+    """What kept `path` (absolute) from being started; None where nothing explains it.
 
     To be called where the path means what it meant to the caller.
     """
@@ -35,8 +35,8 @@ def obstacle(path: str, errno: str, uid: int) -> Obstacle | None:
         return Obstacle("exec.args_too_long")
     if errno in ("ENOENT", "ENOTDIR"):
         return _absent(path)
-    if errno == "EACCES":
-        return _forbidden(path, uid)
+    if errno in ("EACCES", "EPERM"):
+        return _forbidden(path, who)
     if errno == "ENOEXEC":
         return _unreadable(path)
     return None
@@ -71,31 +71,28 @@ def _absent_interpreter(head: bytes) -> Obstacle:
     return Obstacle("exec.interpreter_missing", interpreter)
 
 
-def _forbidden(path: str, uid: int) -> Obstacle | None:
-    folder = os.path.dirname(path)
-    while folder not in ("", "/"):
-        if not _may(folder, uid):
-            mode = mode_text(os.stat(folder))
-            return Obstacle("exec.permission", f"{folder} cannot be searched ({mode})")
-        folder = os.path.dirname(folder)
+def _forbidden(path: str, who: Caller) -> Obstacle:
+    closed = first_unsearchable(path, who)
+    if closed is not None:
+        folder, found = closed
+        return Obstacle("exec.permission", f"{folder} cannot be searched ({mode_text(found)})")
+    mount = mount_of(path)
     try:
         found = os.stat(path)
-        flags = os.statvfs(path).f_flag
     except OSError:
         return Obstacle("exec.permission")
     if stat.S_ISDIR(found.st_mode):
         return Obstacle("exec.permission", "it is a directory")
-    if flags & os.ST_NOEXEC:
-        mount = mount_of(path)
-        return Obstacle("exec.noexec_mount", mount.point if mount else "")
-    if not found.st_mode & 0o111 or not _may(path, uid):
+    if mount is not None and "noexec" in mount.flags.split(","):
+        return Obstacle("exec.noexec_mount", mount.point)
+    if not may(found, who, EXECUTE):
         return Obstacle("exec.permission", f"mode {mode_text(found)}")
     head = _head(path)
     if head.startswith(b"#!"):
         words = head[2:].split(b"\n", 1)[0].split()
         if words and words[0] != os.fsencode(path):
-            return _forbidden(os.fsdecode(words[0]), uid)
-    return None
+            return _forbidden(os.fsdecode(words[0]), who)
+    return Obstacle("lsm.denied", "its mode and its mount allow it")
 
 
 def _unreadable(path: str) -> Obstacle:
@@ -150,11 +147,3 @@ def _nearest(path: str) -> str:
     while folder not in ("", "/") and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder or "/"
-
-
-def _may(path: str, uid: int) -> bool:
-    """Root may search everything; what cannot be looked at is not judged."""
-    try:
-        return not uid or may(os.stat(path), uid, EXECUTE)
-    except OSError:
-        return True

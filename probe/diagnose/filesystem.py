@@ -36,6 +36,15 @@ _WORDS = {
         "only CAP_CHOWN may give a file away",
         "grant CAP_CHOWN to the sandbox, or keep the owner",
     ),
+    "lsm.denied": (
+        "its mode ({mode}), its mount and the capabilities of uid {uid} allow it, so a "
+        "security module refused it",
+        "allow {path} in the sandbox's policy (Landlock, AppArmor, SELinux, device cgroup)",
+    ),
+    "exec.noexec_mount": (
+        "the file system at {folder} is mounted noexec, so no code can be mapped from it",
+        "mount {folder} without noexec, or put the library elsewhere",
+    ),
     "fs.no_space": (
         "no space is left at {folder} ({size})",
         "make the file system at {folder} larger than {size}, or clean it up",
@@ -49,8 +58,14 @@ _WORDS = {
         "make it larger: --shm-size, or mount {folder} with a size above {size}",
     ),
     "fs.quota": ("the disk quota is used up", "raise the quota of uid {uid}"),
-    "fs.open_files_limit": ("too many files are open", "raise ulimit -n"),
-    "fs.file_size_limit": ("the file size limit is reached", "raise ulimit -f"),
+    "fs.open_files_limit": (
+        "too many files are open (the limit is {limit})",
+        "raise ulimit -n above {limit}, or close what is not needed",
+    ),
+    "fs.file_size_limit": (
+        "the file size limit of {limit} is reached",
+        "raise ulimit -f above {limit}, or write less",
+    ),
 }
 
 
@@ -106,6 +121,7 @@ def _file(story: Story, event: File) -> Suspect:
         "uid": event.uid,
         "mode": event.mode or "its mode or owner",
         "size": size(event.size) if event.size is not None else "unknown size",
+        "limit": _limit(event),
     }
     return Suspect(
         cause=cause,
@@ -118,12 +134,21 @@ def _file(story: Story, event: File) -> Suspect:
     )
 
 
+def _limit(event: File) -> str:
+    if event.limit is None:
+        return "the kernel's limit"
+    return size(event.limit) if event.errno == "EFBIG" else str(event.limit)
+
+
 def _cause(event: File) -> str:
+    if event.errno in ("EACCES", "EPERM") and event.reason in _WORDS:
+        return event.reason
     if event.errno == "EPERM" and "chown" in event.syscall:
         return "capability.missing"
     if event.errno == "ENOSPC":
         if event.free_inodes == 0:
             return "fs.no_inodes"
-        if event.mount == "/dev/shm":
+        # Without a mount the process and its namespace went before anybody could look.
+        if (event.mount or event.path).startswith("/dev/shm"):
             return "memory.shm_full"
     return _CAUSES[event.errno]

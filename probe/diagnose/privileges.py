@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from probe.diagnose.case import Dismissal
 from probe.diagnose.fallbacks import HARMLESS
 from probe.diagnose.story import Story, Suspect
 from probe.events import Syscall
 
-# capabilities(7)
+# capabilities(7): names by number.
+_NAMES = (
+    *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID"),
+    *("SETUID", "SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST"),
+    *("NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO"),
+    *("SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE"),
+    *("SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE"),
+    *("AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM"),
+    *("BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE"),
+)
+_NUMBERS = {f"CAP_{name}": number for number, name in enumerate(_NAMES)}
+# The one that a call asks for; CAP_SYS_ADMIN where none is named.
 _CAPABILITIES = {
     "bind": "CAP_NET_BIND_SERVICE",
     "bpf": "CAP_BPF",
@@ -60,6 +71,8 @@ _TOLERATED = frozenset(
     | {"sched_setscheduler", "setsockopt", "mlock", "setrlimit", "prlimit64", "kill"}
 )
 
+_FIRST_UNPRIVILEGED_PORT = 1024  # net.ipv4.ip_unprivileged_port_start, unless it was changed
+
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.worth_judging(Syscall):
@@ -69,23 +82,38 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
 def _suspect(
     story: Story, event: Syscall, cause: str, prior: float, what: str, advice: str
 ) -> Suspect:
-    where = f" {event.path}" if event.path else ""
+    about = event.path or (event.detail if event.syscall == "bind" else None)
+    where = f" {about}" if about else ""
     return Suspect(
         cause=cause,
         event=event,
         prior=prior,
         summary=f"{story.who(event)}: {event.syscall}{where} failed, {what} ({event.errno})",
         advice=advice,
-        mentions=(event.syscall, *([event.path] if event.path else [])),
+        mentions=(event.syscall, *([about] if about else [])),
     )
 
 
 def _refused(story: Story, event: Syscall) -> Suspect:
     capability = _CAPABILITIES.get(event.syscall, "CAP_SYS_ADMIN")
     prior = 0.4 if event.syscall in _TOLERATED else 0.8
-    what = f"the process has no {capability}"
+    if _holds(event, capability):
+        what = f"though the process has {capability}: a security module or policy refused it"
+        advice = f"allow {event.syscall} in the sandbox's policy (Landlock, AppArmor, SELinux)"
+        return _suspect(story, event, "lsm.denied", prior, what, advice)
+    where = " in the initial user namespace" if event.user_ns else ""
+    what = f"the process has no {capability}{where}"
     advice = f"grant {capability} to the sandbox, or do without {event.syscall}"
     return _suspect(story, event, "capability.missing", prior, what, advice)
+
+
+def _holds(event: Syscall, capability: str) -> bool:
+    """What is held in a nested user namespace does not reach beyond it."""
+    if event.user_ns or event.capabilities is None:
+        return False
+    if event.syscall == "bind" and (event.port or 0) >= _FIRST_UNPRIVILEGED_PORT:
+        return True  # no capability is asked for
+    return bool(event.capabilities >> _NUMBERS[capability] & 1)
 
 
 def _unsupported(story: Story, event: Syscall) -> Suspect:
@@ -121,7 +149,12 @@ def _no_such_address(story: Story, event: Syscall) -> Suspect:
     return _suspect(story, event, "net.family_unsupported", 0.85, what, advice)
 
 
-_RULES = {
+def _in_use(story: Story, event: Syscall) -> Dismissal:
+    return Dismissal(event.id, "an address that is taken already is no fault of the sandbox")
+
+
+_RULES: dict[str, Callable[[Story, Syscall], Suspect | Dismissal]] = {
+    "EADDRINUSE": _in_use,
     "EADDRNOTAVAIL": _no_such_address,
     "EAFNOSUPPORT": _no_such_address,
     "ENOSYS": _unsupported,

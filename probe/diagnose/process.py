@@ -132,6 +132,13 @@ def _noexec(event: Exec) -> tuple[str, str]:
     )
 
 
+def _policy(event: Exec) -> tuple[str, str]:
+    return (
+        f"{event.detail}, so a security module refused it ({event.errno})",
+        f"allow {event.path} to be executed in the sandbox's policy (Landlock, AppArmor, SELinux)",
+    )
+
+
 def _interpreter(event: Exec) -> tuple[str, str]:
     return (
         f"the script is there, its interpreter {event.detail} is not",
@@ -165,8 +172,9 @@ def _format(event: Exec) -> tuple[str, str]:
 
 
 def _too_long(event: Exec) -> tuple[str, str]:
+    limit = f"; {event.detail}, the limit is {event.limit} bytes" if event.limit else ""
     return (
-        "the arguments and the environment are too long (E2BIG)",
+        f"the arguments and the environment are too long (E2BIG{limit})",
         "pass them in a file or through xargs",
     )
 
@@ -186,6 +194,7 @@ _EXEC_WORDS = {
     "exec.bad_format": _format,
     "exec.args_too_long": _too_long,
     "fork.no_memory": _no_memory,
+    "lsm.denied": _policy,
 }
 
 

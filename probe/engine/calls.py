@@ -12,7 +12,7 @@ import errno
 from probe import abi
 
 NO_ARG = 0xFF
-OTHER, CONNECT, EXEC, EXECAT, FORK, FILE, PRIVILEGED = range(7)
+OTHER, CONNECT, BIND, EXEC, EXECAT, FORK, FILE, PRIVILEGED = range(8)
 (
     _SEND,
     _SEND_TO,
@@ -39,6 +39,7 @@ class Call(ctypes.Structure):
 
 _SENSES = {
     "connect": CONNECT,
+    "bind": BIND,
     "execve": EXEC,
     "execveat": EXECAT,
     "fork": FORK,
@@ -117,7 +118,7 @@ _TRANSFERS = {
 # EACCES of these are told; those of all others say nothing of a sandbox.
 _PRIVILEGED: dict[str, int] = dict.fromkeys(
     (
-        *("acct", "add_key", "adjtimex", "bind", "bpf", "capset", "clock_adjtime"),
+        *("acct", "add_key", "adjtimex", "bpf", "capset", "clock_adjtime"),
         *("clock_settime", "delete_module", "finit_module", "fsmount", "fsopen", "fspick"),
         *("init_module", "ioperm", "iopl", "kcmp", "kexec_load", "keyctl", "kill", "mlock"),
         *("mlockall", "mount_setattr", "move_mount", "open_by_handle_at", "open_tree"),

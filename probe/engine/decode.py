@@ -323,6 +323,8 @@ class Decoder:
         )
 
     def _connect(self, record: records.ConnectRecord) -> Event:
+        if record.stage == records.CONNECT_BOUND:
+            return self._bind(record)
         family = abi.FAMILIES.get(record.family, f"family_{record.family}")
         address, port = self._peer(record)
         pending = record.stage == records.CONNECT_PENDING
@@ -337,6 +339,20 @@ class Decoder:
             duration_s=record.duration_ns / 1e9 if pending else None,
             in_use=True if record.stage == records.CONNECT_IN_USE else None,
         )
+
+    def _bind(self, record: records.ConnectRecord) -> Event:
+        """A socket in the file system is a file that could not be made."""
+        address, port = self._peer(record)
+        told = {
+            **self._base(record.head),
+            "syscall": "bind",
+            "errno": abi.errno_name(record.error),
+            "capabilities": record.capabilities,
+        }
+        if record.family == socket.AF_UNIX:
+            return File(**told, path=address)
+        host = f"[{address}]" if ":" in address else address
+        return Syscall(**told, detail=f"{host}:{port}", port=port)
 
     @staticmethod
     def _peer(record: records.ConnectRecord) -> tuple[str, int | None]:
@@ -362,7 +378,7 @@ class Decoder:
             detail=describe(name, tuple(record.args)),
             limit=_bounded(record.limit),
             usage=record.usage * _PAGE if record.error == errno.ENOMEM else None,
-            capabilities=f"{record.capabilities:016x}",
+            capabilities=record.capabilities,
             user_ns=record.user_ns_level or None,
         )
 
@@ -425,14 +441,17 @@ class Decoder:
         )
 
     def _file(self, record: records.FileRecord) -> Event:
+        name = self._call_name(record.syscall)
         return File(
             **self._base(record.head),  # type: ignore[arg-type]
-            syscall=self._call_name(record.syscall),
+            syscall=name,
+            detail=describe(name, tuple(record.args)),
             path=text(record.path) or text(record.cwd),
             errno=abi.errno_name(record.error),
             cwd=text(record.cwd) or None,
             limit=_bounded(record.limit),
-            capabilities=f"{record.capabilities:016x}",
+            capabilities=record.capabilities,
+            user_ns=record.user_ns_level or None,
         )
 
 

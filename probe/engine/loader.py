@@ -25,7 +25,7 @@ _BTF = "/sys/kernel/btf/vmlinux"
 # Calls that the programs know by name.
 _NUMBERED = (
     *("connect", "seccomp", "prctl", "write", "writev"),
-    *("sendto", "sendmsg", "sendmmsg", "brk"),
+    *("sendto", "sendmsg", "sendmmsg", "brk", "bind"),
 )
 
 

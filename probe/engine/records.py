@@ -39,6 +39,7 @@ ENTERED_NO = 2
 CONNECT_CALLED = 0
 CONNECT_PENDING = 1
 CONNECT_IN_USE = 2
+CONNECT_BOUND = 3
 
 
 class Record(ctypes.Structure):
@@ -168,6 +169,7 @@ class ConnectRecord(ctypes.Structure):
     _fields_ = [
         ("head", Record),
         ("duration_ns", c_uint64),
+        ("capabilities", c_uint64),
         ("error", c_int32),
         ("family", c_uint16),
         ("port", c_uint16),
@@ -213,7 +215,8 @@ class FileRecord(ctypes.Structure):
         ("error", c_int32),
         ("syscall", c_uint32),
         ("dirfd", c_int32),
-        ("pad", c_uint32),
+        ("user_ns_level", c_uint32),
+        ("args", c_uint64 * 6),
         ("limit", c_uint64),
         ("capabilities", c_uint64),
         ("cwd", c_char * PATH_SIZE),
@@ -299,7 +302,9 @@ class Settings(ctypes.Structure):
         ("sendmsg_nr", c_int32),
         ("sendmmsg_nr", c_int32),
         ("brk_nr", c_int32),
+        ("bind_nr", c_int32),
         ("socketcall_nr", c_int32),
+        ("pad2", c_uint32),
         ("call_errnos", c_uint64 * 3),
         ("file_errnos", c_uint64 * 3),
     ]

@@ -206,12 +206,13 @@ class Seccomp(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., path: _Optional[str] = ..., action: _Optional[str] = ..., errno: _Optional[str] = ..., filter: _Optional[str] = ..., next: _Optional[_Iterable[str]] = ..., calls_after: _Optional[int] = ...) -> None: ...
 
 class Syscall(_message.Message):
-    __slots__ = ("syscall", "args", "detail", "errno", "path", "limit", "usage", "capabilities", "user_ns")
+    __slots__ = ("syscall", "args", "detail", "errno", "path", "port", "limit", "usage", "capabilities", "user_ns")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
@@ -221,11 +222,12 @@ class Syscall(_message.Message):
     detail: str
     errno: str
     path: str
+    port: int
     limit: int
     usage: int
-    capabilities: str
+    capabilities: int
     user_ns: int
-    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., capabilities: _Optional[str] = ..., user_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ..., port: _Optional[int] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., capabilities: _Optional[int] = ..., user_ns: _Optional[int] = ...) -> None: ...
 
 class Exec(_message.Message):
     __slots__ = ("path", "argv", "cwd", "errno", "reason", "detail", "searched", "found", "size", "limit")
@@ -354,10 +356,11 @@ class Oom(_message.Message):
     def __init__(self, scope: _Optional[str] = ..., cgroup: _Optional[str] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., virtual: _Optional[int] = ..., trigger: _Optional[int] = ..., biggest: _Optional[_Iterable[str]] = ..., pressure: _Optional[float] = ...) -> None: ...
 
 class File(_message.Message):
-    __slots__ = ("syscall", "path", "errno", "cwd", "mode", "obstacle", "mount", "fstype", "size", "free", "free_inodes", "mount_flags", "limit", "capabilities", "reason")
+    __slots__ = ("syscall", "path", "errno", "detail", "cwd", "mode", "obstacle", "mount", "fstype", "size", "free", "free_inodes", "mount_flags", "limit", "capabilities", "user_ns", "reason")
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     OBSTACLE_FIELD_NUMBER: _ClassVar[int]
@@ -369,10 +372,12 @@ class File(_message.Message):
     MOUNT_FLAGS_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    USER_NS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     syscall: str
     path: str
     errno: str
+    detail: str
     cwd: str
     mode: str
     obstacle: str
@@ -383,9 +388,10 @@ class File(_message.Message):
     free_inodes: int
     mount_flags: str
     limit: int
-    capabilities: str
+    capabilities: int
+    user_ns: int
     reason: str
-    def __init__(self, syscall: _Optional[str] = ..., path: _Optional[str] = ..., errno: _Optional[str] = ..., cwd: _Optional[str] = ..., mode: _Optional[str] = ..., obstacle: _Optional[str] = ..., mount: _Optional[str] = ..., fstype: _Optional[str] = ..., size: _Optional[int] = ..., free: _Optional[int] = ..., free_inodes: _Optional[int] = ..., mount_flags: _Optional[str] = ..., limit: _Optional[int] = ..., capabilities: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, syscall: _Optional[str] = ..., path: _Optional[str] = ..., errno: _Optional[str] = ..., detail: _Optional[str] = ..., cwd: _Optional[str] = ..., mode: _Optional[str] = ..., obstacle: _Optional[str] = ..., mount: _Optional[str] = ..., fstype: _Optional[str] = ..., size: _Optional[int] = ..., free: _Optional[int] = ..., free_inodes: _Optional[int] = ..., mount_flags: _Optional[str] = ..., limit: _Optional[int] = ..., capabilities: _Optional[int] = ..., user_ns: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Signal(_message.Message):
     __slots__ = ("signal", "target", "target_comm", "sender", "inside", "limit", "address", "mapping", "offset", "file_size", "detail")

@@ -684,6 +684,90 @@ def test_the_mode_that_was_in_the_way(watched: Watch, tmp_path: Path) -> None:
     assert event["mode"] == "0700 0:0"
 
 
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("open(closed + '/new', 'w')", "lsm.denied"),
+        ("os.mkdir(closed + '/new')", "lsm.denied"),
+        ("open(closed + '/there', 'a')", "lsm.denied"),
+        ("os.unlink(closed + '/there')", "lsm.denied"),
+    ],
+)
+def test_what_a_security_module_refused(
+    statement: str, reason: str, watched: Watch, tmp_path: Path
+) -> None:
+    (tmp_path / "there").touch()
+    code = f"import os\nclosed = {str(tmp_path)!r}\ntry: {statement}\nexcept OSError: pass"
+    with Sandbox(Profile(landlock=["/dev"]), "t") as sandbox:
+        event = watched("file", *sandbox.command([PYTHON, "-c", code]))[-1]
+    assert (event["errno"], event["reason"]) == ("EACCES", reason)
+
+
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--groups=12345"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "statement", "told"),
+    [
+        (0o640, 0, "open(path)", "fs.permission"),
+        (0o640, 12345, "open(path, 'a')", "fs.permission"),
+        (0o604, 12345, "open(path)", "fs.permission"),
+        (0o644, 0, "open(path, 'r+')", "fs.permission"),
+        (0o666, 0, "os.chmod(path, 0o600)", "fs.permission"),
+        (0o666, 0, "os.unlink(path)", "fs.permission"),
+        (0o666, 0, "os.chown(path, 65534, -1)", "capability.missing"),
+        (0o666, 0, "os.link(path, path + '2')", "fs.permission"),
+        (0o666, 0, "os.rename(path, path + '2')", "fs.permission"),
+    ],
+)
+def test_what_modes_refused(
+    mode: int, group: int, statement: str, told: str, watched: Watch, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    os.chown(path, 0, group)
+    path.chmod(mode)
+    for folder in [tmp_path, *tmp_path.parents][:-2]:
+        folder.chmod(folder.stat().st_mode & ~0o022 | 0o055)
+    code = f"import os\npath = {str(path)!r}\ntry: {statement}\nexcept OSError: pass"
+    event = watched("file", *NOBODY, PYTHON, "-c", code)[-1]
+    assert event["reason"] == told
+
+
+def test_a_file_that_nobody_may_change(watched: Watch, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    subprocess.run(["chattr", "+i", path], check=True)
+    try:
+        event = watched("file", "bash", "-c", f"echo > {path}")[-1]
+    finally:
+        subprocess.run(["chattr", "-i", path], check=True)
+    assert (event["errno"], event["reason"]) == ("EPERM", "fs.permission")
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "fields"),
+    [
+        ("s.bind(('127.0.0.1', port))", "syscall", {"errno": "EADDRINUSE"}),
+        ("s.bind(('192.0.2.1', 8080))", "syscall", {"errno": "EADDRNOTAVAIL", "port": 8080}),
+        ("u.bind(path)", "file", {"errno": "EROFS", "mount": "/mnt"}),
+    ],
+)
+def test_addresses_that_could_not_be_had(
+    statement: str, kind: str, fields: dict[str, Any], watched: Watch, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = (
+            "import socket\ns, u = socket.socket(), socket.socket(socket.AF_UNIX)\n"
+            f"path, port = '/mnt/socket', {server.getsockname()[1]}\n"
+            f"try: {statement}\nexcept OSError: pass\n"
+        )
+        read_only = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(tmp_path), "/mnt"]
+        event = watched(kind, *read_only, PYTHON, "-c", code)[-1]
+    assert event["syscall"] == "bind"
+    assert {name: event[name] for name in fields} == fields
+
+
 def test_pids_are_those_of_the_probes_own_namespace(tmp_path: Path) -> None:
     """A probe in a pid namespace sees that one and those below, with its own numbers."""
     report = tmp_path / "report"
