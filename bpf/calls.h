@@ -27,7 +27,18 @@ enum call_transfer {
 	TRANSFER_RECEIVE_MESSAGE,
 };
 
+/* What a success means for the file that the call names. */
+enum call_change {
+	CHANGE_NONE,
+	CHANGE_OPENS, /* makes it, if the flags behind the path say so */
+	CHANGE_MAKES,
+	CHANGE_REMOVES,
+	CHANGE_RENAMES,    /* (from, to) */
+	CHANGE_RENAMES_AT, /* (directory, from, directory, to) */
+};
+
 #define NO_ARG 0xff
+#define AT_FDCWD -100
 
 struct call {
 	u8 sense;
@@ -35,7 +46,8 @@ struct call {
 	u8 dirfd_arg; /* of the path, or of the file itself where there is no path */
 	u8 reported;  /* 0: only what was not found is kept */
 	u8 transfer;
-	u8 pad[3];
+	u8 change; /* enum call_change */
+	u8 pad[2];
 };
 
 struct {

@@ -195,7 +195,7 @@ static __always_inline void report_bind(struct task_struct *task, u64 args[6], s
 		local.port = 0;
 		path = args[1] + 2;
 		if (ret == -ENOENT || ret == -ENOTDIR)
-			keep_missing(path, settings.bind_nr);
+			keep_missing(path);
 	}
 	if (bind_error(ret))
 		emit_connect(task, &local, sk ? BPF_CORE_READ(sk, sk_type) : 0, CONNECT_BOUND, ret,

@@ -83,7 +83,8 @@ struct record {
 
 #define FILTER_CHUNK 256
 #define MISSING_COUNT 32
-#define MISSING_SIZE 124
+#define MISSING_SIZE 128
+#define GONE_COUNT 4
 #define WORDS_COUNT 8
 #define WORDS_SIZE 256
 #define DNS_SIZE 288 /* a header and the longest name with type and class */
@@ -245,7 +246,7 @@ struct namespace_record {
 };
 
 struct missing {
-	__u32 syscall;
+	__u64 time_ns; /* CLOCK_BOOTTIME */
 	char path[MISSING_SIZE];
 };
 
@@ -266,11 +267,22 @@ struct recent {
 	struct words output; /* to stdout */
 };
 
+/* Who made a file that is not there any more. */
+struct writer {
+	__u64 time_ns; /* CLOCK_BOOTTIME */
+	__u64 span;
+	__u32 pid;
+	__u32 mnt_ns;
+	char comm[COMM_SIZE];
+};
+
 /* Goes before the exit record of a process that failed. */
 struct recent_record {
 	struct record head;
 	__u32 of_creator; /* 1: what the process that forked it looked for */
-	__u32 pad;
+	__u32 gone;       /* how many of `writers` are filled */
+	__u32 gone_slots[GONE_COUNT]; /* of recent.missing, which they made */
+	struct writer writers[GONE_COUNT];
 	struct recent recent;
 };
 
@@ -314,9 +326,8 @@ struct settings {
 	__s32 sendmsg_nr;
 	__s32 sendmmsg_nr;
 	__s32 brk_nr;
-	__s32 bind_nr;
 	__s32 socketcall_nr; /* of the 32-bit table */
-	__u32 pad2;
+	__u64 successes[8]; /* bit n: that call number n succeeded is of interest */
 	__u64 call_errnos[3]; /* of calls of no other sense */
 	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
 };

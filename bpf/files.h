@@ -34,7 +34,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 
 	if (ret == -ENOENT || ret == -ENOTDIR) {
 		if (call->path_arg != NO_ARG)
-			keep_missing(call_arg(args, call->path_arg), nr);
+			keep_missing(call_arg(args, call->path_arg));
 		return;
 	}
 	if (!call->reported)

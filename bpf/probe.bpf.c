@@ -71,6 +71,31 @@ static __always_inline void on_write(struct pt_regs *regs, bool vector, s64 ret)
 			   vector ? PIECES : WHOLE, fd);
 }
 
+/* Most calls end well, and of most of those nothing is to be told. */
+static __always_inline bool of_interest(u32 nr)
+{
+	return nr < SYSCALLS && settings.successes[nr / 64] & (1ULL << (nr % 64));
+}
+
+static __always_inline int success(u32 nr, s64 ret, u32 serial)
+{
+	struct pt_regs *regs = current_regs();
+
+	if (nr == settings.connect_nr)
+		return other_result(ret, nr, serial);
+	if (nr == settings.write_nr || nr == settings.writev_nr)
+		on_write(regs, nr == settings.writev_nr, ret);
+	/* brk(2) has no errno: what it refuses, it leaves as it was. */
+	else if (nr == settings.brk_nr)
+		return regs_arg(regs, 0) > (u64)ret ? other_result(-ENOMEM, nr, serial) : 0;
+	else
+		changed_files(nr);
+	if (names_asked || nr == settings.sendto_nr || nr == settings.sendmsg_nr ||
+	    nr == settings.sendmmsg_nr)
+		transferred(nr, ret);
+	return 0;
+}
+
 /* 32-bit calls are few, so they go by the table alone. */
 __noinline int compat_success(u32 number, s64 ret)
 {
@@ -85,6 +110,7 @@ __noinline int compat_success(u32 number, s64 ret)
 		keep_words(args[1], ret, WHOLE, args[0]);
 	if (call->transfer == TRANSFER_SEND_VECTOR && (args[0] == STDERR || args[0] == STDOUT))
 		keep_words(args[1], args[2], COMPAT_PIECES, args[0]);
+	changed_files(number);
 	return transferred(number, ret);
 }
 
@@ -105,17 +131,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (task_in_compat_call(task))
 		return ret < 0 ? other_result(ret, nr | COMPAT_CALL, serial)
 			       : compat_success(nr | COMPAT_CALL, ret);
-	/* brk(2) has no errno: what it refuses, it leaves as it was. */
-	if (nr == settings.brk_nr)
-		return regs_arg(regs, 0) > (u64)ret ? other_result(-ENOMEM, nr, serial) : 0;
-	if (ret >= 0 && nr != settings.connect_nr) {
-		if (nr == settings.write_nr || nr == settings.writev_nr)
-			on_write(regs, nr == settings.writev_nr, ret);
-		if (names_asked || nr == settings.sendto_nr || nr == settings.sendmsg_nr ||
-		    nr == settings.sendmmsg_nr)
-			transferred(nr, ret);
-		return 0;
-	}
+	if (ret >= 0)
+		return of_interest(nr) || names_asked ? success(nr, ret, serial) : 0;
 	return other_result(ret, nr, serial);
 }
 

@@ -7,8 +7,6 @@
 #include "recent.h"
 #include "seccomp.h"
 
-#define AT_FDCWD -100
-
 static __always_inline void report_exec(struct task_struct *task, struct linux_binprm *bprm)
 {
 	struct exec_record *e = record_reserve(sizeof(*e), RECORD_EXEC, task);

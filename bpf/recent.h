@@ -10,6 +10,7 @@
 
 #include "path.h"
 #include "user.h"
+#include "written.h"
 
 /*
  * No LRU, which evicts early when it has few entries; and allocated beforehand, for an
@@ -47,7 +48,7 @@ static __always_inline struct recent *recent_of_current(void)
 	return bpf_map_lookup_elem(&recents, &tgid);
 }
 
-static __always_inline void keep_missing(u64 path, u32 nr)
+static __always_inline void keep_missing(u64 path)
 {
 	struct recent *recent = recent_of_current();
 	struct missing *missing;
@@ -57,7 +58,7 @@ static __always_inline void keep_missing(u64 path, u32 nr)
 	missing = &recent->missing[recent->missing_total & (MISSING_COUNT - 1)];
 	if (bpf_probe_read_user_str(missing->path, sizeof(missing->path), (void *)path) <= 1)
 		return;
-	missing->syscall = nr;
+	missing->time_ns = bpf_ktime_get_boot_ns();
 	recent->missing_total++;
 }
 
@@ -145,12 +146,19 @@ static __always_inline void emit_recent(struct task_struct *task, struct recent 
 					u32 of_creator)
 {
 	struct recent_record *e = record_reserve(sizeof(*e), RECORD_RECENT, task);
+	u32 found = 0;
 
 	if (!e)
 		return;
 	e->of_creator = of_creator;
-	e->pad = 0;
 	bpf_probe_read_kernel(&e->recent, sizeof(e->recent), recent);
+	for (u32 i = 0; i < MISSING_COUNT && found < GONE_COUNT; i++) {
+		if (i >= e->recent.missing_total)
+			break;
+		if (find_writer(task, &e->recent.missing[i], &e->writers[found]))
+			e->gone_slots[found++] = i;
+	}
+	e->gone = found;
 	bpf_ringbuf_submit(e, wake(false));
 }
 

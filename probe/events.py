@@ -153,6 +153,7 @@ class Exit(Event):
     last_words: str | None = None  # what it wrote to stderr last, when it failed
     last_output: str | None = None  # the same of stdout
     missing: tuple[str, ...] = ()  # paths it looked for and did not find last, when it failed
+    gone: tuple[str, ...] = ()  # of these the ones that had been made before, and by whom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from probe.diagnose.memory import size
 from probe.diagnose.process import is_program_path
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
-from probe.events import Exec, File
+from probe.events import Exec, Exit, File
 
 _CAUSES = {
     "EROFS": "fs.read_only",
@@ -88,9 +88,13 @@ def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | No
     said = story.words(process.pid)
     for path in reversed(ended.missing):
         name = os.path.basename(path.rstrip("/"))
-        if name in programs or is_program_path(path):
+        if name in programs or is_program_path(path) or len(name) <= 2:
             continue  # the lookup of a program, which the exec family explains
-        if len(name) > 2 and words.says(said, "ENOENT") and _named(said, path, name):
+        named = words.says(said, "ENOENT") and _named(said, path, name)
+        made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
+        if made is not None:
+            return _not_persisted(story, ended, path, made, 0.9 if named else 0.5)
+        if named:
             return Suspect(
                 cause="fs.missing",
                 event=ended,
@@ -101,6 +105,20 @@ def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | No
                 spellings=words.errno_spellings("ENOENT"),
             )
     return None
+
+
+def _not_persisted(story: Story, ended: Exit, path: str, made: str, prior: float) -> Suspect:
+    by = made.removeprefix(path + ": ")
+    return Suspect(
+        cause="fs.not_persisted",
+        event=ended,
+        prior=prior,
+        summary=f"{story.who(ended)} needs {path}, which is gone: it was {by}",
+        advice=f"keep {os.path.dirname(path) or 'its directory'} on a volume that both see and "
+        "that lasts from one step to the next",
+        mentions=(path, os.path.basename(path.rstrip("/"))),
+        spellings=words.errno_spellings("ENOENT"),
+    )
 
 
 def _named(said: str, path: str, name: str) -> bool:

@@ -126,7 +126,9 @@ def _no_memory(story: Story, event: Syscall) -> Suspect:
     size = f" for {event.args[1]} bytes" if event.syscall == "mmap" and len(event.args) > 1 else ""
     what = f"no memory was granted{size}"
     advice = "raise ulimit -v or the overcommit limit (vm.overcommit_memory) of the sandbox"
-    return _suspect(story, event, "memory.limit", 0.85, what, advice)
+    # What brk refuses, malloc(3) asks of mmap.
+    prior = 0.2 if event.syscall == "brk" else 0.85
+    return _suspect(story, event, "memory.limit", prior, what, advice)
 
 
 def _too_many_files(story: Story, event: Syscall) -> Suspect:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+from collections.abc import Iterable
 
 from probe import abi
 
@@ -33,7 +34,8 @@ class Call(ctypes.Structure):
         ("dirfd_arg", ctypes.c_uint8),
         ("reported", ctypes.c_uint8),
         ("transfer", ctypes.c_uint8),
-        ("pad", ctypes.c_uint8 * 3),
+        ("change", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8 * 2),
     ]
 
 
@@ -114,6 +116,19 @@ _TRANSFERS = {
     "recvmsg": _RECEIVE_MESSAGE,
 }
 
+_OPENS, _MAKES, _REMOVES, _RENAMES, _RENAMES_AT = range(1, 6)
+_CHANGES = {
+    **dict.fromkeys(("open", "openat"), _OPENS),
+    **dict.fromkeys(("creat", "mkdir", "mkdirat", "link", "linkat"), _MAKES),
+    **dict.fromkeys(("symlink", "symlinkat"), _MAKES),
+    **dict.fromkeys(("unlink", "unlinkat", "rmdir"), _REMOVES),
+    "rename": _RENAMES,
+    "renameat": _RENAMES_AT,
+    "renameat2": _RENAMES_AT,
+}
+# What is heard of calls that succeed: the rest goes by unseen, which keeps it cheap.
+_HEARD = {*_CHANGES, "connect", "brk", "write", "writev", "sendto", "sendmsg", "sendmmsg"}
+
 # Calls that need a capability, with the position of a path that tells more. EPERM and
 # EACCES of these are told; those of all others say nothing of a sandbox.
 _PRIVILEGED: dict[str, int] = dict.fromkeys(
@@ -173,26 +188,32 @@ def _call(name: str) -> Call:
     elif name in _LOOKUPS:
         call = Call(FILE, *_LOOKUPS[name], 0)
     call.transfer = _TRANSFERS.get(name, 0)
+    call.change = _CHANGES.get(name, 0)
     return call
 
 
 _TOLD = {*_SENSES, *_PRIVILEGED, *_FILES, *_LOOKUPS, *_TRANSFERS}
 
 
-Mask = tuple[int, int, int]
+def successes(machine: str) -> tuple[int, ...]:
+    """The calls whose success is heard, as the bit mask of struct settings."""
+    numbers = abi.syscall_numbers(machine)
+    return _mask((numbers[name] for name in _HEARD if name in numbers), 8)
+
+
+Mask = tuple[int, ...]
 
 
 def file_errnos() -> Mask:
     """The errnos of file calls that are reported, as the bit mask of struct settings."""
-    return _mask(_FILE_ERRNOS)
+    return _mask(_FILE_ERRNOS, 3)
 
 
 def call_errnos() -> Mask:
     """Those that are reported of the calls of no other sense."""
-    return _mask(_CALL_ERRNOS)
+    return _mask(_CALL_ERRNOS, 3)
 
 
-def _mask(numbers: tuple[int, ...]) -> Mask:
+def _mask(numbers: Iterable[int], words: int) -> Mask:
     mask = sum(1 << number for number in numbers)
-    word = (1 << 64) - 1
-    return mask & word, mask >> 64 & word, mask >> 128 & word
+    return tuple(mask >> 64 * word & (1 << 64) - 1 for word in range(words))

@@ -57,6 +57,7 @@ class Recent:
     words: str = ""
     output: str = ""
     missing: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def recent_from(record: records.Recent) -> Recent:
@@ -65,6 +66,19 @@ def recent_from(record: records.Recent) -> Recent:
     slots = (i % records.MISSING_COUNT for i in range(first, record.missing_total))
     paths = [text(record.missing[slot].path) for slot in slots]
     return Recent(words_from(record.errors), words_from(record.output), tuple(dict.fromkeys(paths)))
+
+
+def _gone(record: records.RecentRecord) -> tuple[str, ...]:
+    """ "PATH: made by sh (pid 12) 1.5 s before in another mount namespace"."""
+    told = []
+    for slot, writer in zip(record.gone_slots[: record.gone], record.writers, strict=False):
+        path = text(record.recent.missing[slot % records.MISSING_COUNT].path)
+        age = max(0, record.head.time_ns - writer.time_ns) / 1e9
+        where = "" if writer.mnt_ns == record.head.mnt_ns else " in another mount namespace"
+        told.append(
+            f"{path}: made by {text(writer.comm)} (pid {writer.pid}) {age:.1f} s before{where}"
+        )
+    return tuple(told)
 
 
 def words_from(record: records.Words) -> str:
@@ -299,10 +313,10 @@ class Decoder:
         )
 
     def _recent(self, record: records.RecentRecord) -> None:
-        recent = recent_from(record.recent)
+        recent = dataclasses.replace(recent_from(record.recent), gone=_gone(record))
         own = self._recents.get(record.head.pid, Recent())
         if record.of_creator:
-            recent = dataclasses.replace(own, missing=recent.missing)
+            recent = dataclasses.replace(own, missing=recent.missing, gone=recent.gone)
         self._recents[record.head.pid] = recent
 
     def _exit(self, record: records.ExitRecord) -> Event:
@@ -320,6 +334,7 @@ class Decoder:
             last_words=recent.words or None,
             last_output=recent.output[-OUTPUT_MAX:] or None,
             missing=recent.missing,
+            gone=recent.gone,
         )
 
     def _connect(self, record: records.ConnectRecord) -> Event:

@@ -25,7 +25,7 @@ _BTF = "/sys/kernel/btf/vmlinux"
 # Calls that the programs know by name.
 _NUMBERED = (
     *("connect", "seccomp", "prctl", "write", "writev"),
-    *("sendto", "sendmsg", "sendmmsg", "brk", "bind"),
+    *("sendto", "sendmsg", "sendmmsg", "brk"),
 )
 
 
@@ -162,6 +162,7 @@ def _settings(machine: str) -> records.Settings:
         mnt_ns=os.stat("/proc/self/ns/mnt").st_ino,
         **{f"{name}_nr": numbers[name] for name in _NUMBERED},
         socketcall_nr=abi.syscall_numbers(abi.COMPAT[machine]).get("socketcall", -1),
+        successes=calls.successes(machine),
         call_errnos=calls.call_errnos(),
         file_errnos=calls.file_errnos(),
     )

@@ -20,7 +20,8 @@ CGROUP_DEPTH = 4
 FOLLOW_UPS = 8
 FILTER_CHUNK = 256
 MISSING_COUNT = 32
-MISSING_SIZE = 124
+MISSING_SIZE = 128
+GONE_COUNT = 4
 WORDS_COUNT = 8
 WORDS_SIZE = 256
 DNS_SIZE = 288
@@ -229,7 +230,7 @@ class NamespaceRecord(ctypes.Structure):
 
 
 class Missing(ctypes.Structure):
-    _fields_ = [("syscall", c_uint32), ("path", c_char * MISSING_SIZE)]
+    _fields_ = [("time_ns", c_uint64), ("path", c_char * MISSING_SIZE)]
 
 
 class Words(ctypes.Structure):
@@ -251,11 +252,23 @@ class Recent(ctypes.Structure):
     ]
 
 
+class Writer(ctypes.Structure):
+    _fields_ = [
+        ("time_ns", c_uint64),
+        ("span", c_uint64),
+        ("pid", c_uint32),
+        ("mnt_ns", c_uint32),
+        ("comm", c_char * COMM_SIZE),
+    ]
+
+
 class RecentRecord(ctypes.Structure):
     _fields_ = [
         ("head", Record),
         ("of_creator", c_uint32),
-        ("pad", c_uint32),
+        ("gone", c_uint32),
+        ("gone_slots", c_uint32 * GONE_COUNT),
+        ("writers", Writer * GONE_COUNT),
         ("recent", Recent),
     ]
 
@@ -302,9 +315,8 @@ class Settings(ctypes.Structure):
         ("sendmsg_nr", c_int32),
         ("sendmmsg_nr", c_int32),
         ("brk_nr", c_int32),
-        ("bind_nr", c_int32),
         ("socketcall_nr", c_int32),
-        ("pad2", c_uint32),
+        ("successes", c_uint64 * 8),
         ("call_errnos", c_uint64 * 3),
         ("file_errnos", c_uint64 * 3),
     ]
@@ -374,6 +386,7 @@ ALL = (
     CgroupLimit,
     Missing,
     Recent,
+    Writer,
     Settings,
     FoldKey,
     Fold,

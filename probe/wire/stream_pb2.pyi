@@ -280,7 +280,7 @@ class Fork(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ..., tasks_of_user: _Optional[int] = ..., tasks: _Optional[int] = ..., threads_max: _Optional[int] = ..., pid_max: _Optional[int] = ..., without_init: _Optional[bool] = ...) -> None: ...
 
 class Exit(_message.Message):
-    __slots__ = ("code", "signal", "core", "duration_s", "reaper", "last_words", "last_output", "missing")
+    __slots__ = ("code", "signal", "core", "duration_s", "reaper", "last_words", "last_output", "missing", "gone")
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     CORE_FIELD_NUMBER: _ClassVar[int]
@@ -289,6 +289,7 @@ class Exit(_message.Message):
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
     LAST_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
     code: int
     signal: str
     core: bool
@@ -297,7 +298,8 @@ class Exit(_message.Message):
     last_words: str
     last_output: str
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., core: _Optional[bool] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    gone: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., core: _Optional[bool] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ..., gone: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Connect(_message.Message):
     __slots__ = ("family", "address", "port", "protocol", "errno", "in_use", "abandoned", "duration_s", "route")

@@ -810,6 +810,48 @@ def test_what_happens_outside_the_span_stays_outside(watched: Watch) -> None:
     assert not [event for event in events if "/no/such" in event["path"]]
 
 
+# --- files that were there before ------------------------------------------------
+
+
+def gone_of(events: list[dict[str, Any]], code: int) -> list[str]:
+    told: list[str] = next(event for event in events if event.get("code") == code).get("gone", [])
+    return told
+
+
+@pytest.mark.parametrize(
+    "write",
+    ["echo x > /mnt/data", "cd /mnt; echo x > ./data", "echo > /mnt/a; mv /mnt/a /mnt/data"],
+)
+def test_a_file_of_another_mount_namespace(write: str, watched: Watch) -> None:
+    script = f"unshare -m bash -c 'mount -t tmpfs none /mnt; {write}'; cat /mnt//data"
+    (told,) = gone_of(watched("exit", "bash", "-c", script), 1)
+    assert told.startswith("/mnt//data: made by ")
+    assert told.endswith(" in another mount namespace")
+
+
+def test_a_file_removed_from_outside(watched: Watch, tmp_path: Path) -> None:
+    """What the span removes itself is its own affair; what others remove is not."""
+    script = (
+        f"cd {tmp_path}; echo > removed; rm removed; echo > kept; "
+        "while [ -e kept ]; do sleep 0.02; done; cat kept removed"
+    )
+    remove = f"until rm {tmp_path}/kept; do sleep 0.02; done"
+    outside = subprocess.Popen(["bash", "-c", remove], stderr=subprocess.DEVNULL)
+    events = watched("exit", "bash", "-c", script)
+    outside.wait()
+    (told,) = gone_of(events, 1)
+    assert told.startswith("kept: made by bash") and not told.endswith("namespace")
+
+
+@pytest.mark.parametrize(
+    "removal",
+    ["rm -r made", "mv made other", "mv made/in other", "rm made/in/data && rm -r made"],
+)
+def test_a_file_that_the_work_removed_itself(removal: str, watched: Watch, tmp_path: Path) -> None:
+    script = f"cd {tmp_path}; mkdir -p made/in; echo > made/in/data; {removal}; cat made/in/data"
+    assert gone_of(watched("exit", "bash", "-c", script), 1) == []
+
+
 # --- storms -------------------------------------------------------------------
 
 STORM = 20_000
