@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from probe.diagnose import (
     filesystem,
+    libraries,
     limits,
     memory,
     network,
@@ -26,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     memory.suspects,
     network.suspects,
     filesystem.suspects,
+    libraries.suspects,
     limits.suspects,
 )
 CERTAIN_ENOUGH = 0.4  # below it, a finding is an alternative to the work's own fault

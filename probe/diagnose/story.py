@@ -103,6 +103,13 @@ class Story:
         """
         return self._said(self.tree.ancestors(pid))
 
+    def own_words(self, pid: int) -> str:
+        """What the process itself said last, on stderr or else on stdout."""
+        ended = self.tree.process(pid).exit
+        if ended is None:
+            return self.case.span.message or ""
+        return (ended.last_words or "").strip() or (ended.last_output or "")
+
     def _said(self, line: list[Process]) -> str:
         ended = [process.exit for process in line if process.exit]
         said = [exit.last_words for exit in ended] + [self.case.span.message]

@@ -71,6 +71,7 @@ _UNCAUGHT = re.compile(
     r"^(Traceback \(most recent|Exception in thread|panic: |thread '.*' panicked|Uncaught |"
     r"\s+at .*\(?node:internal)"
 )
+_STACK = re.compile(r"\s+at ")
 _WARNING = re.compile(
     r"\b([Ww]arn(ing)?|WARN(ING)?|ignor(ed|ing)|skipp(ed|ing)|optional|disabled|going on|"
     r"continuing|falling back|unavailable, |off)\b"
@@ -148,7 +149,18 @@ def thrown_after(words: str, spellings: tuple[str, ...]) -> bool:
         return False
     lines = words.splitlines()
     named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
-    return bool(named) and any(_UNCAUGHT.search(line) for line in lines[named[-1] + 1 :])
+    return bool(named) and any(
+        _UNCAUGHT.search(line) and _headline(lines, number) != named[-1]
+        for number, line in enumerate(lines)
+        if number > named[-1]
+    )
+
+
+def _headline(lines: list[str], number: int) -> int:
+    """Where the exception is named whose stack a line is part of: frames come after it."""
+    while number and (_STACK.match(lines[number]) or not some_fault(lines[number])):
+        number -= 1
+    return number
 
 
 def errno_spellings(errno: str) -> tuple[str, ...]:
