@@ -179,6 +179,8 @@ struct exit_record {
 	__s32 status;   /* as wait(2) gives it */
 	__u32 real_ppid; /* who will reap it */
 	__u64 started_ns; /* CLOCK_BOOTTIME */
+	__u32 silenced; /* 1: its stderr goes to /dev/null */
+	__u32 pad;
 };
 
 enum connect_stage {

@@ -223,6 +223,7 @@ struct fs_struct {
 };
 
 struct inode {
+	u32 i_rdev;
 	long long i_size;
 };
 
@@ -381,6 +382,8 @@ struct socket {
 #define SIGBUS 7
 #define SIGSYS 31
 #define SYS_SECCOMP 1
+#define SI_TIMER -2
+#define SI_SIGIO -5
 
 #define RLIMIT_CPU 0
 #define RLIMIT_FSIZE 1

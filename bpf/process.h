@@ -144,6 +144,13 @@ static __always_inline void report_fork_failed(struct task_struct *task, u32 nr,
 	bpf_ringbuf_submit(e, wake(false));
 }
 
+#define NULL_DEVICE (1 << 20 | 3) /* dev_t of /dev/null: major 1, minor 3 (null(4)) */
+
+static __always_inline bool is_null_device(struct file *file)
+{
+	return file && BPF_CORE_READ(file, f_inode, i_rdev) == NULL_DEVICE;
+}
+
 static __always_inline void report_exit(struct task_struct *task)
 {
 	struct exit_record *e;
@@ -161,7 +168,17 @@ static __always_inline void report_exit(struct task_struct *task)
 	e->status = status;
 	e->real_ppid = task_real_ppid(task);
 	e->started_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	e->silenced = is_null_device(file_of(task, STDERR));
+	e->pad = 0;
 	bpf_ringbuf_submit(e, wake(false));
+}
+
+/* Not always who forked it: runc makes its children its siblings (CLONE_PARENT, clone(2)). */
+static __always_inline u32 parent_at_birth(struct task_struct *parent, struct task_struct *child)
+{
+	struct task_struct *real = child->real_parent;
+
+	return span_of(real) == span_of(parent) ? task_real_ppid(child) : task_tgid(parent);
 }
 
 static __always_inline void inherit(struct task_struct *parent, struct task_struct *child)
@@ -178,7 +195,7 @@ static __always_inline void inherit(struct task_struct *parent, struct task_stru
 	/* The child returns from a call that it never entered. */
 	to->entered = from->entered;
 	to->enters = from->enters;
-	to->creator = thread ? from->creator : task_tgid(parent);
+	to->creator = thread ? from->creator : parent_at_birth(parent, child);
 }
 
 static __always_inline void report_namespace(struct task_struct *task, u32 old)

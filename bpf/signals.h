@@ -89,7 +89,8 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 		return;
 	if (has_siginfo(info)) {
 		code = BPF_CORE_READ(info, si_code);
-		from_kernel = code > 0;
+		/* A timer's signal bears the number of whoever ran just then (sigaction(2)). */
+		from_kernel = code > 0 || (code <= SI_TIMER && code >= SI_SIGIO);
 	}
 	e = bpf_ringbuf_reserve(&ring, sizeof(*e), 0);
 	if (!e) {

@@ -150,6 +150,7 @@ class Exit(Event):
     core: bool | None = None  # it dumped core
     duration_s: float | None = None
     reaper: int | None = None  # who was to collect the status
+    silenced: bool | None = None  # its stderr went to /dev/null
     last_words: str | None = None  # what it wrote to stderr last, when it failed
     last_output: str | None = None  # the same of stdout
     missing: tuple[str, ...] = ()  # paths it looked for and did not find last, when it failed

@@ -32,6 +32,7 @@ _OPEN = {
     0o2000: "O_APPEND",
     0o10000000: "O_PATH",
 }
+_ACCESS = {4: "R_OK", 2: "W_OK", 1: "X_OK"}
 _MOUNT = {
     1: "MS_RDONLY",
     2: "MS_NOSUID",
@@ -130,6 +131,9 @@ _WORDS: dict[str, Callable[[Args], str]] = {
     "open": _flags(1, _OPEN),
     "openat": _flags(2, _OPEN),
     "mount": _flags(3, _MOUNT),
+    "access": lambda args: f"mode {flags(args[1], _ACCESS)}",
+    "faccessat": lambda args: f"mode {flags(args[2], _ACCESS)}",
+    "faccessat2": lambda args: f"mode {flags(args[2], _ACCESS)}",
 }
 
 

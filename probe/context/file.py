@@ -9,6 +9,7 @@ import struct
 
 from probe.context.access import (
     CHOWN,
+    EXECUTE,
     FOWNER,
     READ,
     WRITE,
@@ -90,6 +91,10 @@ def _reason(path: str, event: File, who: Caller, mount: Mount | None, found: os.
     flags = mount.flags.split(",") if mount else []
     if event.syscall in ("mmap", "mmap2"):
         return "exec.noexec_mount" if "noexec" in flags else "lsm.denied"
+    if _asks_to_execute(event) and stat.S_ISREG(found.st_mode):
+        if "noexec" in flags:
+            return "exec.noexec_mount"
+        return "lsm.denied" if may(found, who, EXECUTE) else "exec.permission"
     if event.syscall.startswith(("chown", "lchown", "fchown")):
         return "lsm.denied" if who.has(CHOWN) and not _is_locked(path) else "capability.missing"
     if event.syscall in _OWNERS and found.st_uid != who.uid and not who.has(FOWNER):
@@ -124,8 +129,15 @@ def _allowed(path: str, event: File, who: Caller) -> bool:
     return all(may(found, who, bit) for bit in wanted)
 
 
+def _asks_to_execute(event: File) -> bool:
+    return "X_OK" in (event.detail or "")
+
+
 def _wanted(event: File) -> tuple[int, ...]:
     words = event.detail or ""
+    if "_OK" in words:
+        bits = (("R_OK", READ), ("W_OK", WRITE), ("X_OK", EXECUTE))
+        return tuple(bit for name, bit in bits if name in words)
     if "O_RDWR" in words:
         return READ, WRITE
     if "O_WRONLY" in words or event.syscall in ("truncate", "write", "pwrite64", "writev"):

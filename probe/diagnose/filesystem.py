@@ -45,6 +45,10 @@ _WORDS = {
         "the file system at {folder} is mounted noexec, so no code can be mapped from it",
         "mount {folder} without noexec, or put the library elsewhere",
     ),
+    "exec.permission": (
+        "it may not be executed ({mode})",
+        "chmod +x {path}, or start it through its interpreter",
+    ),
     "fs.no_space": (
         "no space is left at {folder} ({size})",
         "make the file system at {folder} larger than {size}, or clean it up",
@@ -144,7 +148,7 @@ def _file(story: Story, event: File) -> Suspect:
     return Suspect(
         cause=cause,
         event=event,
-        prior=0.85,
+        prior=0.6 if "access" in event.syscall else 0.85,  # who asks first has a way out
         summary=f"{story.who(event)}: {event.syscall} {event.path} failed, "
         f"{what.format(**fields)} ({event.errno})",
         advice=advice.format(**fields),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from probe.diagnose.case import Dismissal
 from probe.diagnose.fallbacks import HARMLESS
+from probe.diagnose.memory import size
 from probe.diagnose.story import Story, Suspect
 from probe.events import Syscall
 
@@ -123,20 +124,41 @@ def _unsupported(story: Story, event: Syscall) -> Suspect:
 
 
 def _no_memory(story: Story, event: Syscall) -> Suspect:
-    size = f" for {event.args[1]} bytes" if event.syscall == "mmap" and len(event.args) > 1 else ""
-    what = f"no memory was granted{size}"
-    advice = "raise ulimit -v or the overcommit limit (vm.overcommit_memory) of the sandbox"
+    asked = event.args[1] if event.syscall == "mmap" and len(event.args) > 1 else 0
+    what = f"no memory was granted for {size(asked)}" if asked else "no memory was granted"
+    advice = "raise the overcommit limit (vm.overcommit_memory) of the sandbox, or its memory"
+    if event.syscall.startswith("mlock"):
+        what, advice = "no more memory may be locked", "raise ulimit -l (RLIMIT_MEMLOCK)"
+    elif event.limit is not None:
+        used = f", {size(event.usage)} of which were in use" if event.usage else ""
+        what += f": the address space is limited to {size(event.limit)}{used}"
+        enough = size(max(event.limit, ((event.usage or 0) + asked) * 5 // 4))
+        advice = f"raise ulimit -v (RLIMIT_AS) above {enough}, or use less at once"
     # What brk refuses, malloc(3) asks of mmap.
     prior = 0.2 if event.syscall == "brk" else 0.85
     return _suspect(story, event, "memory.limit", prior, what, advice)
 
 
 def _too_many_files(story: Story, event: Syscall) -> Suspect:
-    what, advice = "too many files are open", "raise ulimit -n, or close what is not needed"
+    if event.syscall.startswith("inotify"):
+        what = "the limit on inotify instances is reached"
+        advice = "raise fs.inotify.max_user_instances, or watch with fewer"
+        return _suspect(story, event, "fs.open_files_limit", 0.85, what, advice)
+    limit = f" (the limit is {event.limit})" if event.limit else ""
+    what = f"too many files are open{limit}"
+    advice = "raise ulimit -n, or close what is not needed"
     return _suspect(story, event, "fs.open_files_limit", 0.85, what, advice)
 
 
 def _no_space(story: Story, event: Syscall) -> Suspect:
+    if event.syscall.startswith("inotify"):
+        what = "the limit on inotify watches is reached"
+        advice = "raise fs.inotify.max_user_watches, or watch fewer files"
+        return _suspect(story, event, "fs.open_files_limit", 0.85, what, advice)
+    if event.syscall in ("unshare", "clone", "clone3", "setns"):
+        what = "a limit on namespaces is reached"
+        advice = "raise user.max_user_namespaces and its like (namespaces(7)) for the sandbox"
+        return _suspect(story, event, "fork.process_limit", 0.85, what, advice)
     what, advice = "no space is left", "make the file system larger, or clean up"
     return _suspect(story, event, "fs.no_space", 0.85, what, advice)
 

@@ -43,10 +43,10 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
 
 
 def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
+    if event.found:
+        return None  # a search on PATH that found it further on
     instead = story.started_later(event)
     if instead is not None:
-        if os.path.basename(instead.path) == os.path.basename(event.path):
-            return None  # a search on PATH that found it further on
         return Dismissal(event.id, f"{instead.path} was started in its place")
     if event.errno == "ENOEXEC" and _ran_it_as_a_script(story, event):
         return Dismissal(event.id, "the shell read the file itself and went on")

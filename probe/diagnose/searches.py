@@ -26,6 +26,7 @@ def fold_searches(events: Iterable[Event]) -> list[Event]:
         else:
             open_searches.pop(event.tid, None)
             if at is not None and isinstance(event, Exec) and _found(folded[at], event):
+                # It was there, whether or not it could be started.
                 folded[at] = dataclasses.replace(folded[at], found=event.path)  # type: ignore[call-arg]
         folded.append(event)
     return folded

@@ -49,6 +49,10 @@ _SOME_FAULT = re.compile(
 # One error as the cause of another: Python, Java.
 _CHAINS = ("During handling of the above", "direct cause of the following", "Caused by")
 _FRAME = re.compile(r'(?m)^(  File "[^\n]*)\n(    [^\n]*\n)+')
+# An exception in a finalizer goes nowhere (sys.unraisablehook).
+_UNRAISABLE = re.compile(
+    r"(?m)^Exception ignored in.*\n(Traceback \(most recent.*\n([ \t].*\n)*)?(\w[\w.]*(:.*)?$\n?)?"
+)
 _IGNORED = re.compile(r"(?m)^.*\n(?=make(\[\d+\])?: \[[^\n]*\(ignored\))")
 TIMEOUTS = (
     *("timed out", "TimeoutExpired", "TimeoutError", "time limit", "deadline exceeded"),
@@ -59,8 +63,8 @@ _TIMED_OUT = re.compile("|".join(TIMEOUTS).replace("timeout", r"\btimeout\b(?![_
 
 
 def told(words: str) -> str:
-    """Without the lines of source code in a traceback and what make was told to ignore."""
-    return _IGNORED.sub("", _FRAME.sub(r"\1\n", words))
+    """Without what is no failure: source lines in a traceback, what make or Python ignored."""
+    return _IGNORED.sub("", _FRAME.sub(r"\1\n", _UNRAISABLE.sub("", words)))
 
 
 def timed_out(words: str) -> bool:

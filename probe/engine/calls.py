@@ -91,6 +91,9 @@ _FILES: dict[str, tuple[int, int]] = {
     "fchown": (NO_ARG, 0),
     "fchownat": (1, 0),
     "chdir": (0, NO_ARG),
+    "access": (0, NO_ARG),
+    "faccessat": (1, 0),
+    "faccessat2": (1, 0),
 }
 
 # Of these only what was not found is kept, for the exit of a process that fails.
@@ -99,9 +102,6 @@ _LOOKUPS: dict[str, tuple[int, int]] = {
     "lstat": (0, NO_ARG),
     "newfstatat": (1, 0),
     "statx": (1, 0),
-    "access": (0, NO_ARG),
-    "faccessat": (1, 0),
-    "faccessat2": (1, 0),
     "fstatat64": (1, 0),
 }
 

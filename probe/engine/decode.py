@@ -331,6 +331,7 @@ class Decoder:
             core=True if record.status & _CORE else None,
             duration_s=(record.head.time_ns - record.started_ns) / 1e9,
             reaper=record.real_ppid,
+            silenced=True if record.silenced else None,
             last_words=recent.words or None,
             last_output=recent.output[-OUTPUT_MAX:] or None,
             missing=recent.missing,

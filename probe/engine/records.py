@@ -163,6 +163,8 @@ class ExitRecord(ctypes.Structure):
         ("status", c_int32),
         ("real_ppid", c_uint32),
         ("started_ns", c_uint64),
+        ("silenced", c_uint32),
+        ("pad", c_uint32),
     ]
 
 

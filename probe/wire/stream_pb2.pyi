@@ -280,12 +280,13 @@ class Fork(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., errno: _Optional[str] = ..., cgroup: _Optional[str] = ..., pids_max: _Optional[int] = ..., pids_current: _Optional[int] = ..., nproc_limit: _Optional[int] = ..., tasks_of_user: _Optional[int] = ..., tasks: _Optional[int] = ..., threads_max: _Optional[int] = ..., pid_max: _Optional[int] = ..., without_init: _Optional[bool] = ...) -> None: ...
 
 class Exit(_message.Message):
-    __slots__ = ("code", "signal", "core", "duration_s", "reaper", "last_words", "last_output", "missing", "gone")
+    __slots__ = ("code", "signal", "core", "duration_s", "reaper", "silenced", "last_words", "last_output", "missing", "gone")
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     CORE_FIELD_NUMBER: _ClassVar[int]
     DURATION_S_FIELD_NUMBER: _ClassVar[int]
     REAPER_FIELD_NUMBER: _ClassVar[int]
+    SILENCED_FIELD_NUMBER: _ClassVar[int]
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
     LAST_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
@@ -295,11 +296,12 @@ class Exit(_message.Message):
     core: bool
     duration_s: float
     reaper: int
+    silenced: bool
     last_words: str
     last_output: str
     missing: _containers.RepeatedScalarFieldContainer[str]
     gone: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., core: _Optional[bool] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ..., gone: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., core: _Optional[bool] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., silenced: _Optional[bool] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ..., gone: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Connect(_message.Message):
     __slots__ = ("family", "address", "port", "protocol", "errno", "in_use", "abandoned", "duration_s", "route")
