@@ -173,6 +173,11 @@ class Connect(Event):
     duration_s: float | None = None
     route: str | None = None  # what the routing table says of the address
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the peer is in the sandbox itself."""
+        return self.family == "unix" or self.address.startswith("127.") or self.address == "::1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dns(Event):

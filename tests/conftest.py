@@ -12,8 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import jsonschema
 import pytest
+
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 BIN = Path(sys.executable).parent
 SCHEMA = Path(__file__).parent.parent / "probe" / "report.schema.json"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 READ, WRITE, EXECUTE = 0o4, 0o2, 0o1  # for a directory the last is: search
 
 # Numbers of capabilities(7).
-CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER = 0, 1, 2, 3
+CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, MKNOD = 0, 1, 2, 3, 27
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from probe.context.access import (
     CHOWN,
     EXECUTE,
     FOWNER,
+    MKNOD,
     READ,
     WRITE,
     Caller,
@@ -95,6 +96,8 @@ def _reason(path: str, event: File, who: Caller, mount: Mount | None, found: os.
         if "noexec" in flags:
             return "exec.noexec_mount"
         return "lsm.denied" if may(found, who, EXECUTE) else "exec.permission"
+    if event.syscall.startswith("mknod") and event.errno == "EPERM" and not who.has(MKNOD):
+        return "capability.missing"
     if event.syscall.startswith(("chown", "lchown", "fchown")):
         return "lsm.denied" if who.has(CHOWN) and not _is_locked(path) else "capability.missing"
     if event.syscall in _OWNERS and found.st_uid != who.uid and not who.has(FOWNER):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 
 from probe.diagnose import (
@@ -17,6 +18,8 @@ from probe.diagnose import (
 )
 from probe.diagnose.case import Case, Dismissal, Explanation, Finding
 from probe.diagnose.story import Story, Suspect
+from probe.diagnose.weighing import confidence, grounds, is_carried
+from probe.events import Connect, Dns
 
 Rule = Callable[[Story], Iterator[Suspect | Dismissal]]
 
@@ -30,7 +33,7 @@ RULES: tuple[Rule, ...] = (
     libraries.suspects,
     limits.suspects,
 )
-CERTAIN_ENOUGH = 0.4  # below it, a finding is an alternative to the work's own fault
+CERTAIN_ENOUGH = 0.5  # below it, a finding is an alternative to the work's own fault
 ALTERNATIVES = 4
 DISMISSALS = 50
 
@@ -38,17 +41,17 @@ DISMISSALS = 50
 def explain(case: Case) -> Explanation:
     """The ranked causes of one span's failure; no verdict when it passed."""
     story = Story(case)
-    findings: dict[str, Finding] = {}
+    findings: dict[str, Judged] = {}
     dismissed: list[Dismissal] = []
-    for suspect in _suspects(story):
-        judged = suspect if isinstance(suspect, Dismissal) else story.weigh(suspect)
+    for suspect in suspects(story):
+        judged = suspect if isinstance(suspect, Dismissal) else _judged(story, suspect)
         if isinstance(judged, Dismissal):
             dismissed.append(judged)
-        else:
-            _keep_best(findings, judged)
+        elif not isinstance(suspect, Dismissal):
+            _keep_best(findings, judged, suspect)
     if case.span.passed:
         return Explanation(None, (), tuple(dismissed[:DISMISSALS]))
-    ranked = sorted(findings.values(), key=lambda finding: -finding.confidence)
+    ranked = _ranked(findings.values())
     if not ranked or ranked[0].confidence < CERTAIN_ENOUGH:
         ranked = [workload.verdict(story), *ranked]
     return Explanation(
@@ -56,13 +59,67 @@ def explain(case: Case) -> Explanation:
     )
 
 
-def _suspects(story: Story) -> Iterable[Suspect | Dismissal]:
+Judged = tuple[Finding, Suspect]
+
+
+def _ranked(judged: Iterable[Judged]) -> list[Finding]:
+    """The surest first; but a consequence comes behind what it is a consequence of."""
+    ranked = sorted(judged, key=lambda pair: -pair[0].confidence)
+    if len(ranked) > 1:
+        first, suspect = ranked[0]
+        for at, (other, reason) in enumerate(ranked[1:], 1):
+            if other.confidence >= CERTAIN_ENOUGH and _follows(suspect, reason):
+                del ranked[at]
+                sure = max(first.confidence, other.confidence)
+                ranked.insert(0, (dataclasses.replace(other, confidence=sure), reason))
+                break
+    return [finding for finding, _ in ranked]
+
+
+def _follows(suspect: Suspect, reason: Suspect) -> bool:
+    """Whether one is what becomes of the other: patience lost, or a service that is away.
+
+    What somebody was waiting for comes before who lost patience; what ended a service
+    inside the sandbox before that it is not there.
+    """
+    if suspect.cause == "limit.killed":
+        return True
+    local = isinstance(suspect.event, Connect) and suspect.event.is_local
+    return (
+        local
+        and not isinstance(reason.event, (Connect, Dns))
+        and reason.event.pid != suspect.event.pid
+        and reason.event.time_ns < suspect.event.time_ns
+    )
+
+
+def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
+    """What the rules suspect, and what they clear at once."""
     for rule in RULES:
         yield from rule(story)
 
 
-def _keep_best(findings: dict[str, Finding], finding: Finding) -> None:
+def cleared(story: Story, suspect: Suspect) -> str | None:
+    """Why it did not matter, where that is proven; None where it is to be weighed."""
+    reason = story.aftermath(suspect.event)
+    return None if reason is None or is_carried(story, suspect) else reason
+
+
+def _judged(story: Story, suspect: Suspect) -> Finding | Dismissal:
+    """A finding with its confidence, or a dismissal with the reason."""
+    reason = cleared(story, suspect)
+    if reason is not None:
+        return Dismissal(suspect.event.id, reason)
+    sure = confidence(grounds(story, suspect))
+    evidence = suspect.evidence or (suspect.event.id,)
+    exit_event = story.process(suspect.event).exit
+    if exit_event is not None and exit_event.id not in evidence:
+        evidence = (*evidence, exit_event.id)
+    return Finding(suspect.cause, sure, suspect.summary, suspect.advice, evidence)
+
+
+def _keep_best(findings: dict[str, Judged], finding: Finding, suspect: Suspect) -> None:
     """One finding a cause and thing: what happened again is not another cause."""
     key = finding.cause
-    if key not in findings or finding.confidence >= findings[key].confidence:
-        findings[key] = finding
+    if key not in findings or finding.confidence >= findings[key][0].confidence:
+        findings[key] = finding, suspect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 from probe.diagnose import words
@@ -23,6 +24,7 @@ _CAUSES = {
     "ENFILE": "fs.open_files_limit",
     "EFBIG": "fs.file_size_limit",
 }
+_MAKES = frozenset({"creat", "mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat"})
 _WORDS = {
     "fs.read_only": (
         "the file system at {folder} is read-only",
@@ -33,8 +35,8 @@ _WORDS = {
         "give uid {uid} access to {path}, or run as its owner",
     ),
     "capability.missing": (
-        "only CAP_CHOWN may give a file away",
-        "grant CAP_CHOWN to the sandbox, or keep the owner",
+        "the process has no {capability}",
+        "grant {capability} to the sandbox, or do without {syscall}",
     ),
     "lsm.denied": (
         "its mode ({mode}), its mount and the capabilities of uid {uid} allow it, so a "
@@ -87,9 +89,12 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
 def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | None:
     """A file that a failing process looked for in vain, and says so."""
     ended = process.exit
-    if ended is None or not process.failed or not process.weight or not ended.missing:
+    if ended is None or not ended.code or not process.weight or not ended.missing:
         return None
     said = story.words(process.pid)
+    programs = programs | {
+        os.path.basename(path) for path in ended.missing if is_program_path(path)
+    }
     for path in reversed(ended.missing):
         name = os.path.basename(path.rstrip("/"))
         if name in programs or is_program_path(path) or len(name) <= 2:
@@ -98,17 +103,41 @@ def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | No
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None:
             return _not_persisted(story, ended, path, made, 0.9 if named else 0.5)
-        if named:
+        if named or _alluded(said, path, process.name, path == ended.missing[-1]):
             return Suspect(
                 cause="fs.missing",
                 event=ended,
-                prior=0.8,
+                prior=0.8 if named else 0.6,
                 summary=f"{story.who(ended)} needs {path}, which is not there",
                 advice=f"put {path} into the sandbox, or tell the work where it is",
-                mentions=(path, name),
-                spellings=words.errno_spellings("ENOENT"),
+                mentions=(path, name) if named else (),
+                spellings=words.errno_spellings("ENOENT") if named else (),
             )
     return None
+
+
+# What the C library, loaders and runtimes look for everywhere, and nobody misses.
+_NOISE = re.compile(
+    r"\.(so|pyc|mo)\b|/ld\.so|/gconv|/__init__|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
+)
+_COMMON_FOLDERS = frozenset({"share", "local", "python", "python3", "tmp", "config", "cache"})
+_NAME_WORTH = 5  # letters; shorter ones stand in every other line
+
+
+def _alluded(said: str, path: str, program: str, last: bool) -> bool:
+    """The output does not name it, but a part of it; or says that something is not there."""
+    if _NOISE.search(path) or words.own_fault(said) or path.count("/") < 2:
+        return False
+    faults = [line for line in said.splitlines() if words.some_fault(line)]
+    parts = [part for part in path.split("/") if len(part) >= _NAME_WORTH]
+    told = [part for part in parts if part not in _COMMON_FOLDERS and part != program]
+    top = "/" + path.split("/")[1]
+    for line in faults or said.splitlines()[-1:]:
+        if any(words.names(line, part) for part in told):
+            return True
+        if top in ("/proc", "/sys") and words.names(line, top):
+            return True
+    return last and any(words.says(line, "ENOENT") and "/" not in line for line in faults)
 
 
 def _not_persisted(story: Story, ended: Exit, path: str, made: str, prior: float) -> Suspect:
@@ -144,6 +173,8 @@ def _file(story: Story, event: File) -> Suspect:
         "mode": event.mode or "its mode or owner",
         "size": size(event.size) if event.size is not None else "unknown size",
         "limit": _limit(event),
+        "syscall": event.syscall,
+        "capability": "CAP_MKNOD" if event.syscall.startswith("mknod") else "CAP_CHOWN",
     }
     return Suspect(
         cause=cause,
@@ -168,7 +199,9 @@ def _cause(event: File) -> str:
     if event.errno == "EPERM" and "chown" in event.syscall:
         return "capability.missing"
     if event.errno == "ENOSPC":
-        if event.free_inodes == 0:
+        # On tmpfs a new name takes no block: it is inodes that it lacks (tmpfs(5)).
+        makes_a_name = event.syscall in _MAKES or "O_CREAT" in (event.detail or "")
+        if event.free_inodes == 0 or (makes_a_name and event.fstype == "tmpfs"):
             return "fs.no_inodes"
         # Without a mount the process and its namespace went before anybody could look.
         if (event.mount or event.path).startswith("/dev/shm"):

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
+from probe.diagnose.memory import size
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import TIMED_OUT, Process
-from probe.events import Oom, Signal
+from probe.events import Event, Exit, Oom, Signal
 
 _ENDING = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM"})
 _OWN_LIMITS = {
@@ -21,67 +22,70 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     chosen = {event.pid for event in story.all(Oom)}
     for event in story.worth_judging(Signal):
         target = story.tree.processes.get(event.target)
-        if target is None or target.exit is None:
+        if target is None or event.target in chosen:
             continue
-        if _is_own_limit(event, target) and event.target not in chosen:
-            yield _own_limit(story, event, target)
-        elif event.signal in _ENDING and event.sender == "process" and event.target not in chosen:
+        if target.exit is not None and _is_own_limit(event, target.exit):
+            yield _own_limit(story, event, target.exit)
+        elif event.signal in _ENDING and event.sender == "process":
             suspect = _ended(story, event, target)
             if suspect is not None:
                 yield suspect
 
 
-def _is_own_limit(event: Signal, target: Process) -> bool:
+def _is_own_limit(event: Signal, ended: Exit) -> bool:
     """RLIMIT_CPU and RLIMIT_FSIZE; the hard limit of the former kills from the timer tick."""
-    assert target.exit is not None
     if event.signal in _OWN_LIMITS:
-        return target.exit.signal in (event.signal, "SIGKILL")
-    return event.signal == "SIGKILL" and event.sender == "kernel" and event.pid == event.target
+        return ended.signal in (event.signal, "SIGKILL")
+    by_kernel = event.sender == "kernel" and event.pid == event.target
+    return event.signal == ended.signal == "SIGKILL" and by_kernel and event.limit is not None
 
 
-def _own_limit(story: Story, event: Signal, target: Process) -> Suspect:
-    assert target.exit is not None
+def _own_limit(story: Story, event: Signal, ended: Exit) -> Suspect:
     cause, what, advice = _OWN_LIMITS.get(event.signal, _OWN_LIMITS["SIGXCPU"])
+    limit = ""
+    if event.limit is not None:
+        limit = f", {size(event.limit)}" if event.signal == "SIGXFSZ" else f", {event.limit} s"
     return Suspect(
         cause=cause,
-        event=target.exit,
+        event=ended,
         prior=0.97,
-        summary=f"{story.who(target.exit)} was ended by {event.signal}: {what}",
+        summary=f"{story.who(ended)} was ended by {event.signal}: {what}{limit}",
         advice=advice,
         silent=True,
-        evidence=(event.id, target.exit.id),
+        evidence=(event.id, ended.id),
     )
 
 
 def _ended(story: Story, event: Signal, target: Process) -> Suspect | None:
     """From outside the span, or by something inside whose task it is to end what takes long."""
-    assert target.exit is not None
+    ended = target.exit
+    if ended is None and event.signal != "SIGKILL":
+        return None  # it may have lived on; nothing outlives SIGKILL, though it takes a while
     sender = story.tree.processes.get(event.pid)
-    if event.pid == event.target or target.exit.time_ns < event.time_ns:
+    if event.pid == event.target or (ended is not None and ended.time_ns < event.time_ns):
         return None
+    culprit: Event = ended or event
     if sender is not None:
         above = sender in story.tree.ancestors(event.target)
         if above and not _is_a_time_limit(story, sender):
             return None  # a program ends what it started
         if not above and target.weight < 0.5:
             return None
-        culprit = sender if above and sender.exit is not None else target
-    else:
-        culprit = target
-    if sender is None and target.exit.signal != event.signal and not target.failed:
+        if above and sender.exit is not None:
+            culprit = sender.exit
+    elif ended is not None and ended.signal != event.signal and not target.failed:
         return None
     age = (event.time_ns - target.born_ns) / 1e9
-    assert culprit.exit is not None
     return Suspect(
         cause="limit.killed",
-        event=culprit.exit,
+        event=culprit,
         prior=0.85,
-        summary=f"{story.who(target.exit)} was ended by {event.signal} from "
+        summary=f"{target.name} (pid {target.pid}) was ended by {event.signal} from "
         f"{event.comm or 'outside'} (pid {event.pid}) after {age:.1f} s",
         advice="give it more time, or find out what it was waiting for",
         silent=True,
         spellings=words.TIMEOUTS,
-        evidence=(event.id, target.exit.id),
+        evidence=(event.id, *([ended.id] if ended is not None else [])),
     )
 
 

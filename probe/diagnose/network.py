@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -77,7 +78,7 @@ def _was_reached(event: Connect) -> bool:
 
 def _came_to_nothing(story: Story, event: Connect) -> bool:
     if event.errno == "ENOENT":
-        return _socket_named(story, event)
+        return _socket_missed(story, event)
     return event.errno in _CAUSES or bool(event.abandoned)
 
 
@@ -98,10 +99,16 @@ def _name(story: Story, event: Dns) -> Suspect | Dismissal:
     )
 
 
-def _socket_named(story: Story, event: Connect) -> bool:
-    """The C library looks for nscd's socket all the time; one that the output names is missed."""
+# Sockets of services that the C library and others ask for everywhere and do without.
+_SOUGHT_BY_ALL = re.compile(r"/nscd/|/systemd/|/dbus/|/pulse/|X11-unix|/dev/log|avahi|/sssd/")
+
+
+def _socket_missed(story: Story, event: Connect) -> bool:
+    """A socket that is not there, and that somebody misses."""
     said = story.words(event.pid)
-    return words.names(said, event.address) or words.names(said, os.path.basename(event.address))
+    if words.names(said, event.address) or words.names(said, os.path.basename(event.address)):
+        return True
+    return not _SOUGHT_BY_ALL.search(event.address) and words.mentions(said, _DOMAIN)
 
 
 def _resolved_later(story: Story, event: Dns) -> bool:

@@ -8,6 +8,7 @@ from probe.diagnose.case import Dismissal
 from probe.diagnose.fallbacks import HARMLESS
 from probe.diagnose.memory import size
 from probe.diagnose.story import Story, Suspect
+from probe.diagnose.tree import Process
 from probe.events import Syscall
 
 # capabilities(7): names by number.
@@ -78,6 +79,26 @@ _FIRST_UNPRIVILEGED_PORT = 1024  # net.ipv4.ip_unprivileged_port_start, unless i
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.worth_judging(Syscall):
         yield _RULES.get(event.errno, _refused)(story, event)
+    for process in story.tree.processes.values():
+        if process.failed and process.weight and _NETLINK in story.own_words(process.pid):
+            yield _netlink(story, process)
+
+
+# The answer lies in a message that was received well, so no call fails.
+_NETLINK = "RTNETLINK answers: Operation not permitted"
+
+
+def _netlink(story: Story, process: Process) -> Suspect:
+    assert process.exit is not None
+    return Suspect(
+        cause="capability.missing",
+        event=process.exit,
+        prior=0.85,
+        summary=f"{story.who(process.exit)} may not change the network: the process has no "
+        "CAP_NET_ADMIN",
+        advice="grant CAP_NET_ADMIN to the sandbox, or set its network up from outside",
+        spellings=(_NETLINK,),
+    )
 
 
 def _suspect(

@@ -26,7 +26,7 @@ _SLACK = 2  # some may have ended between the refusal and the count
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-core"})
 _NOT_EXECUTABLE = 126
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
-_NOT_THERE = re.compile(r"^['\"’`]?(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
+_NOT_THERE = re.compile(r"^[\\'\"’`]*(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
@@ -268,18 +268,29 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
     prior = 0.9 if reported else 0.6
     if own_failure and ended.code != _NOT_FOUND:
         prior = 0.3
-    for name, folders in _searches(missing):
-        if name not in programs and _missed(said, name, programs):
+    searches = _searches(missing)
+    for name, folders in searches:
+        vague = (name, folders) == searches[0] and len(folders) >= _SEARCHED and _vaguely(said)
+        if name not in programs and (vague or _missed(said, name, programs)):
             return Suspect(
                 cause="exec.not_found",
                 event=ended,
-                prior=prior,
+                prior=prior if not vague else 0.6 * prior,
                 summary=f"{story.who(ended)} found no program {name} in {', '.join(folders)}",
                 advice=f"install {name} in the sandbox image, or add its directory to PATH",
                 mentions=(name,),
                 spellings=("not found", "no such file", "is not a"),
             )
     return None
+
+
+_SEARCHED = 3  # directories: that is a PATH, not a guess
+_VAGUELY = re.compile(r"(?i)\bnot (found|installed|available)\b|\bno \w+ found\b|\bmissing\b")
+
+
+def _vaguely(said: str) -> bool:
+    """It says that something is not there, without the name."""
+    return bool(_VAGUELY.search(said)) and not words.own_fault(said)
 
 
 def _missed(said: str, name: str, programs: set[str]) -> bool:

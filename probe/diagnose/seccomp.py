@@ -28,7 +28,7 @@ def _judge(
     story: Story, event: Seccomp, proven: set[tuple[int, str, str | None]]
 ) -> Suspect | Dismissal:
     killed = event.action in _KILLS or (event.action == "trap" and _died_by(story, event, _TRAPPED))
-    crashed = _died_by(story, event, _CRASHES) and _at_once(story, event)
+    crashed = _crashed_for_it(story, event)
     if not killed:
         reason = _shrugged_off(event)
         if reason is None and _kind(event) in proven:
@@ -59,7 +59,11 @@ def _judge(
 _NO_THREAD = ("native thread", "start new thread", "create thread", "cannot fork", "pthread_create")
 _IN_OTHER_WORDS = dict.fromkeys(("clone", "clone3", "fork", "vfork"), _NO_THREAD)
 _TRAPPED = frozenset({"SIGSYS"})
-_CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGTRAP", "SIGILL"})
+# By these a program gives up on purpose; the others it does not mean to.
+_GIVES_UP = frozenset({"SIGABRT", "SIGTRAP", "SIGILL"})
+_ACCIDENTS = frozenset({"SIGSEGV", "SIGBUS"})
+# What comes of these is used as an address.
+_MAPS = frozenset({"mmap", "mmap2", "mremap", "shmat", "brk", "memfd_create", "io_uring_setup"})
 _AT_ONCE_NS = 200_000_000
 _FEW_CALLS = 60
 _MANY_CALLS = 500
@@ -68,6 +72,13 @@ _MANY_CALLS = 500
 def _died_by(story: Story, event: Seccomp, signals: frozenset[str]) -> bool:
     exit_event = story.process(event).exit
     return exit_event is not None and exit_event.signal in signals
+
+
+def _crashed_for_it(story: Story, event: Seccomp) -> bool:
+    crashes = _GIVES_UP | _ACCIDENTS if event.syscall in _MAPS else _GIVES_UP
+    own = story.own_words(event.pid)
+    spoilt = words.memory_fault(own)
+    return _died_by(story, event, crashes) and _at_once(story, event) and not spoilt
 
 
 def _at_once(story: Story, event: Seccomp) -> bool:

@@ -163,10 +163,22 @@ class Tree:
         families: dict[int, list[Process]] = {}
         for process in self.processes.values():
             if process.exit is not None and process.parent != process.pid:
-                families.setdefault(process.parent, []).append(process)
+                families.setdefault(self._answerable(process), []).append(process)
         for children in families.values():
             children.sort(key=lambda process: process.end_ns)
         return families
+
+    def _answerable(self, process: Process) -> int:
+        """Its parent; where that ended well before it (a daemon), the next one above."""
+        pid = process.parent
+        for _ in range(_DEPTH):
+            above = self.processes.get(pid)
+            if above is None or pid == self.root or above.failed:
+                break
+            if above.end_ns >= process.end_ns:
+                break
+            pid = above.parent
+        return pid if pid in self.processes else process.parent
 
     def children(self, pid: int) -> list[Process]:
         """Those that ended, in the order of their ends."""
@@ -179,7 +191,7 @@ class Tree:
             line[pid] = self.processes[pid]
             if pid == self.root:
                 break
-            pid = line[pid].parent
+            pid = self._answerable(line[pid])
         return list(line.values())
 
     def killer(self, pid: int) -> Signal | None:
@@ -203,6 +215,14 @@ class Tree:
             return process.exit.time_ns
         return self._span.ended_ns or 0
 
+    def ended_between(self, start_ns: int, end_ns: int) -> list[Process]:
+        """Those that failed in this time."""
+        return [
+            process
+            for process in self.processes.values()
+            if process.failed and start_ns <= process.end_ns <= end_ns
+        ]
+
     def _weigh(self, pid: int, weight: float) -> None:
         waiting = [(pid, weight)]
         while waiting:
@@ -215,7 +235,12 @@ class Tree:
             for child in reversed(self.children(pid)):
                 if child.failed:
                     waiting.append((child.pid, weight * self._link(parent, child, after)))
-                after.add(child)
+                if not self.only_reports(child):
+                    after.add(child)
+
+    def only_reports(self, child: Process) -> bool:
+        """A subshell that started nothing: it tells of a failure and hands a status on."""
+        return child.failed and not (child.programs or child.refused or self.children(child.pid))
 
     def _link(self, parent: Process, child: Process, after: After) -> float:
         """How likely it is that the parent failed because the child did."""

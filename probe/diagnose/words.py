@@ -40,11 +40,20 @@ _OWN_FAULT = re.compile(
     r"[Aa]ddress already in use|NullPointer|IllegalArgument|IllegalState|OutOfBounds|"
     r"undefined (reference|variable|method)|\bpanic:|"
     r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
-    r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|does not match|\bFAILED \(|\bwrong\b|"
-    r"\bnot equal\b"
+    r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|(does|did) not match|\bFAILED \(|"
+    r"\bwrong\b|\bshould (be|have|equal)\b|"
+    # Compilers, of what they read.
+    r"\.\w+:\d+(:\d+)?: error: |\berror\[E\d+\]|\berror TS\d+|"
+    r"\bnot equal\b|\S+ != \S+|^--- FAIL: ",
+    re.M,
+)
+# What the C library and sanitizers say of a program's own memory.
+_MEMORY_FAULT = re.compile(
+    r"double free|free\(\): |malloc\(\): |munmap_chunk\(\)|corrupted (size|double|unsorted)|"
+    r"stack smashing|buffer overflow detected|Sanitizer: "
 )
 _SOME_FAULT = re.compile(
-    r"\b(Error|Traceback|Exception|[Ff]atal|FAILED|ERROR|FAIL|error|failed|failures?|differ)\b"
+    r"\b(\w*Error|Traceback|\w*Exception|[Ff]atal|FAILED|ERROR|FAIL|error|failed|failures?|differ)\b"
 )
 # One error as the cause of another: Python, Java.
 _CHAINS = ("During handling of the above", "direct cause of the following", "Caused by")
@@ -114,7 +123,12 @@ def _names(words: str, thing: str) -> bool:
 
 def own_fault(words: str) -> bool:
     """A fault that no sandbox makes: an assertion, a wrong value, a port already in use."""
-    return _OWN_FAULT.search(words) is not None
+    return _OWN_FAULT.search(words) is not None or memory_fault(words)
+
+
+def memory_fault(words: str) -> bool:
+    """A program that spoilt its own memory, as the C library or a sanitizer found."""
+    return _MEMORY_FAULT.search(words) is not None
 
 
 def some_fault(words: str) -> bool:
@@ -122,20 +136,22 @@ def some_fault(words: str) -> bool:
 
 
 def only_warned(words: str, spellings: tuple[str, ...]) -> bool:
-    """It is named in warnings alone, and another fault follows in a later line."""
-    lines = words.splitlines()
+    """It is named in warnings alone, and something else is said in a later line."""
+    lines = [line for line in words.splitlines() if line.strip()]
     named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
-    if not named or not all(
-        _WARNING.search(lines[number]) and not _RETRY.search(lines[number]) for number in named
-    ):
+    if not named or not all(_is_warning(lines[number]) for number in named):
         return False
-    return any(some_fault(line) or own_fault(line) for line in lines[named[-1] + 1 :])
+    return any(not _is_warning(line) for line in lines[named[-1] + 1 :])
+
+
+def _is_warning(line: str) -> bool:
+    return bool(_WARNING.search(line)) and not _RETRY.search(line)
 
 
 def passed_over(words: str, things: tuple[str, ...]) -> bool:
     """Each line that names one of the things says that it was skipped."""
     lines = [line for line in words.splitlines() if any(names(line, thing) for thing in things)]
-    return bool(lines) and all(_WARNING.search(line) and not _RETRY.search(line) for line in lines)
+    return bool(lines) and all(map(_is_warning, lines))
 
 
 def overtaken(words: str, spellings: tuple[str, ...]) -> bool:

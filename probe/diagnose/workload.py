@@ -5,7 +5,7 @@ from __future__ import annotations
 from probe.diagnose import words
 from probe.diagnose.case import Finding
 from probe.diagnose.network import NAME_ERRORS
-from probe.diagnose.story import DEATHS, Story
+from probe.diagnose.story import Story
 from probe.diagnose.tree import Process
 from probe.events import Connect
 
@@ -80,10 +80,9 @@ def _deepest_failure(story: Story) -> Process:
     while True:
         below = [child for child in story.tree.children(process.pid) if child.pid not in seen]
         strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
+        acted = [child for child in strong if not story.tree.only_reports(child)]
+        strong = acted or strong
         said = process.exit.last_words or "" if process.exit else ""
-        silent = [child for child in strong if child.exit and child.exit.signal]
-        if silent and said and not words.mentions(said, DEATHS):
-            strong = [child for child in strong if child not in silent]
         if not strong or words.own_fault(said):
             return process
         process = max(strong, key=lambda child: child.weight)

@@ -1,0 +1,247 @@
+"""Fits the weights of the grounds for a suspect: `python -m bench.calibration KNOWN.json...`.
+
+Each file is what `python -m bench.accuracy --save FILE` wrote: reports of scenarios whose
+cause is known. Every suspect of a failure is one row, true where its cause is a right one.
+Logistic regression with a pull towards zero; what comes out is written to
+probe/diagnose/weights.py. Printed is what cross-validation says of it: each family of
+scenarios (those of one cause in one gallery) judged by weights fitted without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from probe.causes import CAUSES
+from probe.coverage import Coverage, Losses
+from probe.diagnose import Case, explain, weighing, weights
+from probe.diagnose.case import Dismissal
+from probe.diagnose.explain import cleared, suspects
+from probe.diagnose.story import Story
+from probe.events import from_json, time_from_text
+from probe.span import Span
+
+PULL = 0.3  # how strongly a weight is held at where it starts, for want of examples
+ROUNDS = 60
+BESIDE_THE_RIGHT_ONE = 0.3  # how much a wrong suspect counts that only has to rank below it
+TARGET = Path(weights.__file__)
+BINS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+
+Grounds = weighing.Grounds
+
+
+@dataclass(frozen=True)
+class Known:
+    """A report with the causes that are right for it; the first is the one that was meant."""
+
+    name: str
+    family: str
+    wanted: tuple[str, ...]
+    case: Case
+
+
+@dataclass(frozen=True)
+class Row:
+    family: str
+    grounds: Grounds
+    true: bool
+    share: float = 1.0  # how much it counts
+
+
+def load(path: Path) -> list[Known]:
+    return [known(**entry) for entry in json.loads(path.read_text())]
+
+
+def known(name: str, gallery: str, wanted: Sequence[str], report: dict[str, Any]) -> Known:
+    return Known(name, f"{gallery}: {wanted[0]}", tuple(wanted), case_from(report))
+
+
+def case_from(report: dict[str, Any]) -> Case:
+    """The case that a report was made of."""
+    told = report["span"]
+    started_ns = time_from_text(told["started_at"])
+    span = Span(
+        key=1,
+        run=told["run"],
+        test=told["test"],
+        command=tuple(told["command"]),
+        sandbox=told["sandbox"],
+        boot=told["boot"],
+        pid=_root_of(report),
+        started_ns=started_ns,
+        ended_ns=started_ns + int((told["duration_s"] or 0) * 1e9),
+        exit_code=told["exit_code"],
+        signal=told["signal"],
+        outcome=report["outcome"],
+    )
+    coverage = Coverage(**report["coverage"])
+    events = tuple(from_json(event) for event in report["events"])
+    return Case(span, events, coverage, Losses(report["lost"]["by_sense"]))
+
+
+def _root_of(report: dict[str, Any]) -> int:
+    """The process that the span began with: of those whose parent is not heard of, the last to
+    end as the span did."""
+    events = report["events"]
+    pids = {event["pid"] for event in events}
+    status = report["span"]["exit_code"], report["span"]["signal"]
+    ends = [event for event in events if event["kind"] == "exit" and event["ppid"] not in pids]
+    alike = [event for event in ends if (event.get("code"), event.get("signal")) == status]
+    return int((alike or ends or [{"pid": 0}])[-1]["pid"])
+
+
+def rows_of(one: Known) -> list[Row]:
+    """The suspects of a failure that survive a first look."""
+    if one.case.span.passed:
+        return []
+    story = Story(one.case)
+    found: dict[str, list[Grounds]] = defaultdict(list)
+    for suspect in suspects(story):
+        if not isinstance(suspect, Dismissal) and cleared(story, suspect) is None:
+            found[suspect.cause].append(weighing.grounds(story, suspect))
+    beaten = BESIDE_THE_RIGHT_ONE if any(cause in one.wanted for cause in found) else 1.0
+    return [
+        Row(one.family, grounds, true, (1.0 if true else beaten) / len(alike))
+        for cause, alike in found.items()
+        for true in [cause in one.wanted]
+        for grounds in alike
+    ]
+
+
+def fit(rows: Sequence[Row]) -> dict[str, float]:
+    """The weights that make the rows likeliest, each held near its start (Newton's method)."""
+    names = sorted({name for row in rows for name in row.grounds} | START.keys())
+    place = {name: at for at, name in enumerate(names)}
+    sparse = [[(place[name], value) for name, value in row.grounds.items()] for row in rows]
+    start = [START.get(name, 0.0) for name in names]
+    found = list(start)
+    for _ in range(ROUNDS):
+        slope = [PULL * (start[at] - found[at]) for at in range(len(names))]
+        bend = [[PULL if at == to else 0.0 for to in range(len(names))] for at in range(len(names))]
+        for row, values in zip(rows, sparse, strict=True):
+            score = sum(found[at] * value for at, value in values)
+            share = 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))
+            for at, value in values:
+                slope[at] += row.share * value * (row.true - share)
+                for to, other in values:
+                    bend[at][to] += row.share * share * (1 - share) * value * other
+        step = solve(bend, slope)
+        longest = max(1.0, *map(abs, step))  # a full step may overshoot
+        step = [change / longest for change in step]
+        found = [weight + change for weight, change in zip(found, step, strict=True)]
+        if max(map(abs, step)) < 1e-6:
+            break
+    return dict(zip(names, found, strict=True))
+
+
+# Where a weight starts: a log-odds scale on which the prior counts as it is.
+START = {
+    "prior": 1.0,
+    "chain": 1.5,
+    "said error and thing": 1.0,
+    "said error": 0.7,
+    "said another fault": -2.5,
+    "said another fault later": -2.0,
+    "said a warning": -2.0,
+    "said that it goes without": -2.0,
+    "above said another fault": -1.5,
+    "ended long after": -1.0,
+    "ended late": -0.7,
+    "crashed": -1.5,
+    "a child failed later": -1.0,
+    "harmless": -1.5,
+    "silenced": -0.5,
+}
+
+
+def solve(matrix: list[list[float]], values: list[float]) -> list[float]:
+    """Gaussian elimination; the matrix is positive definite."""
+    size = len(values)
+    work = [[*line, value] for line, value in zip(matrix, values, strict=True)]
+    for at in range(size):
+        pivot = max(range(at, size), key=lambda line: abs(work[line][at]))
+        work[at], work[pivot] = work[pivot], work[at]
+        for below in range(at + 1, size):
+            factor = work[below][at] / work[at][at]
+            if factor:
+                work[below] = [a - factor * b for a, b in zip(work[below], work[at], strict=True)]
+    found = [0.0] * size
+    for at in reversed(range(size)):
+        rest = sum(work[at][to] * found[to] for to in range(at + 1, size))
+        found[at] = (work[at][size] - rest) / work[at][at]
+    return found
+
+
+def judged(cases: Iterable[Known], chosen: dict[str, float]) -> list[tuple[Known, str, float]]:
+    """Each with the verdict's cause and confidence under these weights; "none" where it passed."""
+    with mock.patch.object(weighing, "WEIGHTS", chosen):
+        told = []
+        for one in cases:
+            verdict = explain(one.case).verdict
+            told.append(
+                (one, verdict.cause if verdict else "none", verdict.confidence if verdict else 1.0)
+            )
+        return told
+
+
+def cross_validated(cases: Sequence[Known]) -> list[tuple[Known, str, float]]:
+    """Each family judged by weights that never saw it."""
+    rows = {one.name: rows_of(one) for one in cases}
+    families: dict[str, list[Known]] = defaultdict(list)
+    for one in cases:
+        families[one.family].append(one)
+    told = []
+    for family, members in families.items():
+        others = [row for one in cases if one.family != family for row in rows[one.name]]
+        told.extend(judged(members, fit(others)))
+    return told
+
+
+def table(told: Sequence[tuple[Known, str, float]]) -> list[str]:
+    """How often it is right, and how often it is right of what it is as sure of."""
+    right = sum(cause in one.wanted for one, cause, _ in told)
+    blamed = sum(_false_blame(one.wanted, cause) for one, cause, _ in told)
+    lines = [
+        f"right {right} of {len(told)} ({100 * right / len(told):.1f} %), false blame {blamed}"
+    ]
+    for low, high in itertools.pairwise(BINS):
+        here = [
+            (one, cause)
+            for one, cause, sure in told
+            if low <= sure and (sure < high or high == 1.0) and cause != "none"
+        ]
+        if here:
+            hits = sum(cause in one.wanted for one, cause in here)
+            lines.append(f"  said {low:.2f} to {high:.2f}: {hits} of {len(here)} right")
+    return lines
+
+
+def _false_blame(wanted: tuple[str, ...], cause: str) -> bool:
+    own = all(one == "none" or CAUSES[one].layer == "workload" for one in wanted)
+    return own and cause != "none" and CAUSES[cause].layer in ("sandbox", "interface")
+
+
+def write(chosen: dict[str, float], path: Path = TARGET) -> None:
+    lines = [f'    "{name}": {weight:.3f},' for name, weight in sorted(chosen.items())]
+    head = path.read_text().partition("WEIGHTS")[0]
+    path.write_text(f"{head}WEIGHTS: dict[str, float] = {{\n" + "\n".join(lines) + "\n}\n")
+
+
+def main(paths: Sequence[str], say: Callable[[str], None] = print) -> None:
+    cases = [one for path in paths for one in load(Path(path))]
+    chosen = fit([row for one in cases for row in rows_of(one)])
+    say("\n".join(["fitted on all:", *table(judged(cases, chosen))]))
+    say("\n".join(["each family by weights fitted without it:", *table(cross_validated(cases))]))
+    write(chosen)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,180 @@
+"""How sure it is that a suspect is the cause: what speaks for and against it, weighed.
+
+What there is to say of a suspect is a handful of grounds. Their weights are data
+(probe.diagnose.weights), fitted on scenarios whose cause is known (bench.calibration),
+so that of the verdicts given with 0.9 nine in ten are right.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from probe.diagnose import words
+from probe.diagnose.fallbacks import HARMLESS
+from probe.diagnose.story import Story, Suspect
+from probe.diagnose.tree import Process
+from probe.diagnose.weights import WEIGHTS
+from probe.events import Seccomp
+
+Grounds = dict[str, float]
+
+MOST = 0.99
+_MS = 1_000_000
+_LEAST_WEIGHT = 0.02
+_SURELY = 0.5  # a process whose failure became the span's
+_ACCIDENTS = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE"})
+_GIVING_UP = frozenset({"SIGILL", "SIGABRT", "SIGTRAP"})
+DEATHS = (
+    *("killed", "SIGKILL", "SIGSYS", "SIGSEGV", "SIGABRT", "out of memory", "OOM", "137", "139"),
+    *("-9", "-11", "-6", "died with", "segmentation", "aborted", "core dumped", "bad system call"),
+    *("non-zero", "exit status", "signal", "terminated", "timed out", "timeout"),
+)
+
+
+def confidence(grounds: Grounds) -> float:
+    """Between 0 and MOST."""
+    score = sum(WEIGHTS.get(name, 0.0) * value for name, value in grounds.items())
+    return min(MOST, 1 / (1 + math.exp(-max(-30.0, min(30.0, score)))))
+
+
+def grounds(story: Story, suspect: Suspect) -> Grounds:
+    """What speaks for and against it. The names are keys of WEIGHTS."""
+    process = story.process(suspect.event)
+    carried = is_carried(story, suspect)
+    weight = story.tree.process(process.parent).weight if carried else process.weight
+    found: Grounds = {
+        "always": 1.0,
+        "prior": _log_odds(suspect.prior),
+        "chain": math.log(max(_LEAST_WEIGHT, weight)),
+    }
+    if carried:
+        found["carried up"] = 1.0
+    beside = _beside(story, suspect)
+    if beside is not None:
+        found[beside] = 1.0
+    if suspect.silent:
+        found[f"above said {_heard_above(story, suspect)}"] = 1.0
+        return found
+    found[f"said {_said(story, suspect)}"] = 1.0
+    found[f"ended {_lag(story, suspect)}"] = 1.0
+    turn = _turn(story, suspect, process)
+    if turn is not None:
+        found[turn] = 1.0
+    if isinstance(suspect.event, Seccomp):
+        found[f"after {_calls_after(suspect.event)}"] = 1.0
+        if suspect.event.syscall in HARMLESS:
+            found["harmless"] = 1.0
+        if suspect.event.errno == "ENOSYS":
+            found["not there yet"] = 1.0  # callers are ready for kernels without it
+    if process.exit is not None and process.exit.silenced:
+        found["silenced"] = 1.0
+    return found
+
+
+def is_carried(story: Story, suspect: Suspect) -> bool:
+    """A worker that lived on handed its error up to the process that forked it, which told it."""
+    process = story.process(suspect.event)
+    errno = getattr(suspect.event, "errno", None)
+    above = story.tree.processes.get(process.parent)
+    if above is None or process.failed or process.programs or errno is None:
+        return False
+    said = story.own_words(above.pid)
+    return above.failed and above.weight >= _SURELY and words.says(said, errno)
+
+
+def _beside(story: Story, suspect: Suspect) -> str | None:
+    """Whether another child of the same parent failed of a fault that it calls its own."""
+    process = story.process(suspect.event)
+    line = story.tree.ancestors(process.pid)
+    for below, above in itertools.pairwise(line):
+        for other in story.tree.children(above.pid):
+            if other is below or not other.failed or other.status != above.status:
+                continue
+            if words.own_fault(words.told(story.words_below(other.pid))):
+                earlier = other.end_ns <= below.born_ns
+                return "another had failed before" if earlier else "another failed beside"
+    return None
+
+
+def _log_odds(share: float) -> float:
+    share = min(0.99, max(0.01, share))
+    return math.log(share / (1 - share))
+
+
+def _said(story: Story, suspect: Suspect) -> str:
+    """What the error output says of it."""
+    event = suspect.event
+    said = story.words(event.pid)
+    if not said:
+        return "nothing"
+    errno = getattr(event, "errno", None)
+    spellings = (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
+    error_named = words.mentions(said, spellings)
+    thing_named = any(words.names(said, thing) for thing in suspect.mentions)
+    if error_named and words.only_warned(said, spellings):
+        return "a warning"
+    if thing_named and words.passed_over(said, suspect.mentions):
+        return "that it goes without"
+    if error_named and words.overtaken(said, spellings):
+        return "another fault later"
+    exit_event = story.process(event).exit
+    own = words.told(exit_event.last_words or "") if exit_event else ""
+    if error_named and words.thrown_after(own, spellings):
+        return "another fault later"
+    if error_named:
+        return "error and thing" if thing_named else "error"
+    if words.own_fault(said):
+        return "another fault"
+    if thing_named:
+        return "thing"
+    if suspect.domain and words.mentions(said, suspect.domain):
+        return "field"
+    if story.left_it_to_others(story.process(event)):
+        return "only others"
+    return "some fault" if words.some_fault(said) else "something else"
+
+
+def _heard_above(story: Story, suspect: Suspect) -> str:
+    """What those above a process that was killed say: of its death, or of another fault."""
+    said = story.words_above(suspect.event.pid)
+    if not said:
+        return "nothing"
+    if words.mentions(said, (*suspect.spellings, *DEATHS)):
+        return "death"
+    return "another fault" if words.own_fault(said) else "something else"
+
+
+def _lag(story: Story, suspect: Suspect) -> str:
+    """How long after it the process ended."""
+    lag_ms = (story.tree.end_ns(suspect.event.pid) - suspect.event.time_ns) / _MS
+    for limit_ms, name in ((100, "at once"), (500, "soon"), (2000, "later"), (10_000, "late")):
+        if lag_ms < limit_ms:
+            return name
+    return "long after"
+
+
+def _turn(story: Story, suspect: Suspect, process: Process) -> str | None:
+    """Whether the process came to its end through something else, after the event."""
+    event = suspect.event
+    if process.exit is None or event is process.exit:
+        return None
+    if process.exit.signal in _ACCIDENTS:
+        return "crashed"
+    if process.exit.signal in _GIVING_UP:
+        return "gave up"
+    inherited = any(
+        child.failed and child.status == process.status and child.end_ns > event.time_ns
+        for child in story.tree.children(process.pid)
+    )
+    return "a child failed later" if inherited else None
+
+
+def _calls_after(event: Seccomp) -> str:
+    """How many calls the thread made after the denial."""
+    if event.calls_after is None:
+        return "unknown"
+    for limit, name in ((20, "few"), (100, "some"), (500, "many")):
+        if event.calls_after < limit:
+            return name
+    return "very many"
