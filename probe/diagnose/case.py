@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from probe.coverage import Coverage, Losses
+from probe.diagnose.background import Background
 from probe.diagnose.searches import fold_searches
 from probe.events import Event, JsonObject
 from probe.span import Span
@@ -19,14 +20,19 @@ class Case:
     events: tuple[Event, ...]
     coverage: Coverage
     losses: Losses = field(default_factory=Losses)
+    background: Background | None = None  # what the other tests of its run show
 
 
 def make_case(
-    span: Span, events: Iterable[Event], coverage: Coverage, losses: Losses | None = None
+    span: Span,
+    events: Iterable[Event],
+    coverage: Coverage,
+    losses: Losses | None = None,
+    background: Background | None = None,
 ) -> Case:
     """A case from a span's events in any order."""
     ordered = sorted(events, key=lambda event: (event.time_ns, event.sequence))
-    return Case(span, tuple(fold_searches(ordered)), coverage, losses or Losses())
+    return Case(span, tuple(fold_searches(ordered)), coverage, losses or Losses(), background)
 
 
 @dataclass(frozen=True, slots=True)

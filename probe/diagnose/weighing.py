@@ -11,6 +11,7 @@ import itertools
 import math
 
 from probe.diagnose import words
+from probe.diagnose.background import SIGNIFICANT, feature_of
 from probe.diagnose.fallbacks import HARMLESS
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
@@ -53,6 +54,7 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     beside = _beside(story, suspect)
     if beside is not None:
         found[beside] = 1.0
+    found.update(_elsewhere(story, suspect))
     if suspect.silent:
         found[f"above said {_heard_above(story, suspect)}"] = 1.0
         return found
@@ -81,6 +83,17 @@ def is_carried(story: Story, suspect: Suspect) -> bool:
         return False
     said = story.own_words(above.pid)
     return above.failed and above.weight >= _SURELY and words.says(said, errno)
+
+
+def _elsewhere(story: Story, suspect: Suspect) -> Grounds:
+    """Whether the run's other tests show the like: those that passed, or those that failed."""
+    run, feature = story.case.background, feature_of(suspect.event)
+    if run is None or feature is None:
+        return {}
+    share = run.share_of_passing(feature)
+    if share:
+        return {"passing tests show it": share}
+    return {"failing tests alone show it": 1.0} if run.chance(feature) < SIGNIFICANT else {}
 
 
 def _beside(story: Story, suspect: Suspect) -> str | None:
