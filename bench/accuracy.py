@@ -20,9 +20,8 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -30,20 +29,19 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bench import baseline
+from bench import baseline, calibration
+from bench.known import Known, case_from
+from bench.longspans import MADE_UP, took_ms
 from bench.measure import Goal, Table
 from bench.testbed import Testbed
-from collector.sandbox import Profile, Sandbox
+from collector.sandbox import Sandbox
 from probe.causes import CAUSES
-from probe.coverage import Coverage, Losses
-from probe.diagnose import Case, explain, fallbacks, seccomp
-from probe.events import Connect, Event, Exec, Exit, File, Seccomp, from_json, time_from_text
-from probe.span import Span
+from probe.diagnose import Case, explain
 from probe.terminal import Terminal
 from tests.scenarios import gallery
 
 FOLDER = Path(gallery.__file__).parent
-GALLERIES = ("gallery.toml", "adversarial.toml", "workflows.toml")
+GALLERIES = ("gallery.toml", "adversarial.toml", "workflows.toml", "examined.toml")
 JOBS = 2
 PATIENCE_S = 60
 NONE, UNKNOWN, BROKEN = "none", "unknown", "could not be run"
@@ -51,7 +49,6 @@ BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 SURE = 0.9  # of the verdicts that are as sure as this, nine in ten must be right
 MANY_EVENTS = 10_000
 MANY_MAX_MS = 50.0
-MS = 1e3
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,7 @@ class Attempt:
 
     name: str
     wanted: str
+    accept: tuple[str, ...]  # what is right as well
     probe: list[str]
     baseline: list[str]
     floor: list[str]
@@ -74,7 +72,10 @@ class Attempt:
 
     @property
     def right(self) -> bool:
-        return self.probe[0] == self.wanted
+        return self.holds(self.probe[0])
+
+    def holds(self, cause: str) -> bool:
+        return cause == self.wanted or cause in self.accept
 
 
 WAYS = ("probe", "baseline", "floor")
@@ -112,6 +113,7 @@ def attempt(bed: Testbed, scenario: gallery.Scenario, folder: Path) -> Attempt:
     return Attempt(
         name=scenario.name,
         wanted=scenario.cause,
+        accept=scenario.accept,
         probe=ranked(report),
         baseline=baseline.explain(output, status),
         floor=["workload.failed" if status else NONE],
@@ -135,23 +137,29 @@ def unwatched(bed: Testbed, scenario: gallery.Scenario, folder: Path) -> tuple[i
     """
     folder.mkdir()
     values = {"port": gallery.closed_port(), "dir": folder}
+    gallery.prepare(scenario, values)
     argv = [*gallery.INTERPRETERS[scenario.lang], gallery.filled(scenario.run, values)]
-    profile = scenario.sandbox or Profile()
-    if profile.firewall is not None:
-        rules = gallery.filled(profile.firewall, values)
-        profile = dataclasses.replace(profile, firewall=rules)
+    profile = gallery.profile_of(scenario, values)
     streams = [folder.with_name(name) for name in ("stderr", "stdout")]
     with Sandbox(profile, f"unwatched-{os.getpid()}-{folder.parent.name}") as sandbox:
-        status = _run(sandbox.command(argv), bed.environment(agent=False), *streams)
+        command = sandbox.command(argv)
+        status = _run(command, bed.environment(agent=False), folder, *streams)
     said = (stream.read_text(errors="replace")[-baseline.TAIL :] for stream in streams)
     return status, next((text for text in said if text.strip()), "")
 
 
-def _run(command: list[str], environment: dict[str, str], stderr: Path, stdout: Path) -> int:
+def _run(
+    command: list[str], environment: dict[str, str], folder: Path, stderr: Path, stdout: Path
+) -> int:
     """Runs it in a session of its own, which ends with it; 128+N after signal N."""
     with stderr.open("wb") as errors, stdout.open("wb") as output:
         process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=errors, start_new_session=True
+            command,
+            env=environment,
+            cwd=folder,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
         )
     try:
         status = process.wait(PATIENCE_S)
@@ -204,8 +212,9 @@ def figures_of(attempts: Sequence[Attempt], way: str) -> dict[str, str]:
 
 
 def _answers(one: Attempt, way: str) -> list[str]:
+    """What is right as well counts as what was wanted."""
     answers: list[str] = getattr(one, way)
-    return answers
+    return [one.wanted if one.holds(cause) else cause for cause in answers]
 
 
 def _share(
@@ -264,7 +273,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f}%"
 
 
-def calibration(attempts: Sequence[Attempt]) -> Table:
+def reliability(attempts: Sequence[Attempt]) -> Table:
     """What the probe's confidence is worth: its mean in each bin, beside the share right."""
     verdicts = [(one.confidence, one.right) for one in attempts if one.confidence is not None]
     rows = []
@@ -288,30 +297,6 @@ def calibration(attempts: Sequence[Attempt]) -> Table:
 # --- explaining again --------------------------------------------------------
 
 
-def case_of(report: dict[str, Any]) -> Case:
-    """The case behind a report. Its first program is the span's own process."""
-    events = tuple(map(from_json, report["events"]))
-    begun = next((event for event in events if isinstance(event, Exec)), None)
-    shown, coverage = report["span"], report["coverage"]
-    started_ns = time_from_text(shown["started_at"])
-    span = Span(
-        key=0,
-        run=shown["run"],
-        test=shown["test"],
-        command=tuple(shown["command"]),
-        sandbox=shown["sandbox"],
-        boot=shown["boot"],
-        pid=begun.pid if begun else events[0].pid if events else 0,
-        started_ns=started_ns,
-        ended_ns=started_ns + int((shown["duration_s"] or 0) * 1e9),
-        exit_code=shown["exit_code"],
-        signal=shown["signal"],
-        outcome=report["outcome"],
-    )
-    seen = Coverage(coverage["engine"], coverage["senses"], coverage["attribution"])
-    return Case(span, events, seen, Losses(report["lost"]["by_sense"]))
-
-
 def verdict(case: Case) -> str:
     found = explain(case).verdict
     return found.cause if found else NONE
@@ -325,7 +310,7 @@ def times(attempts: Sequence[Attempt]) -> Table:
     "connections" are refused to thousands of processes that say so and fail.
     The last column is the time against that of a quarter of the events: 4 is linear.
     """
-    cases = [case_of(one.report) for one in attempts if "events" in one.report]
+    cases = [case_from(one.report) for one in attempts if "events" in one.report]
     taken = [took_ms(case) for case in cases]
     rows = []
     if taken:
@@ -355,175 +340,8 @@ def _longest(cases: Iterable[Case]) -> str:
 def unlike(attempts: Sequence[Attempt]) -> list[str]:
     """Whether what is explained again is what was explained at first: else it says so."""
     again = [one for one in attempts if "events" in one.report]
-    names = [one.name for one in again if verdict(case_of(one.report)) != one.probe[0]]
+    names = [one.name for one in again if verdict(case_from(one.report)) != one.probe[0]]
     return [f"Explained otherwise from the report: {', '.join(names)}."] if names else []
-
-
-def took_ms(case: Case) -> float:
-    """The best of three, or the only one where it takes long."""
-    best = float("inf")
-    for _ in range(3):
-        began = time.perf_counter()
-        explain(case)
-        best = min(best, (time.perf_counter() - began) * MS)
-        if best > 1000:
-            break
-    return best
-
-
-def made_up(events: Sequence[Event]) -> Case:
-    """A failed span of these events, whose root is process 1, seen in full."""
-    last = events[-1].time_ns
-    ended = dataclasses.replace(_exit(1, 0, last + 1, 1), last_words="Error: build failed")
-    span = Span(0, "", "made up", ("make",), "", "", 1, 0, ended_ns=last + 2, exit_code=1)
-    span.outcome = "failed"
-    return Case(span, (*events, ended), Coverage("bpf", {}), Losses())
-
-
-def _exit(pid: int, ppid: int, at: int, code: int) -> Exit:
-    return Exit(sequence=at, time_ns=at * 1000, pid=pid, ppid=ppid, code=code, duration_s=1e-3)
-
-
-def many_processes(count: int) -> Case:
-    """Processes that start, meet a refusal or a missing file, and end; one in ten fails."""
-    events: list[Event] = [Exec(sequence=0, time_ns=1, pid=1, path="/usr/bin/make")]
-    for number in range(count // 4):
-        pid, at = number + 2, 4 * number + 1
-        parent = 1 if number % 8 == 0 else pid - 1
-        path = f"/usr/bin/tool{number % 7}"
-        events += [
-            Exec(sequence=at, time_ns=at * 1000, pid=pid, ppid=parent, path=path),
-            _failure(number, pid, parent, at + 1),
-            _failure(number + 1, pid, parent, at + 2),
-            _exit(pid, parent, at + 3, int(number % 10 == 0)),
-        ]
-    return made_up(events)
-
-
-def one_process(count: int) -> Case:
-    """One program that fails at everything it tries, each time at another thing."""
-    events: list[Event] = [Exec(sequence=0, time_ns=1, pid=1, path="/usr/bin/python3")]
-    return made_up([*events, *(_failure(number, 1, 0, number) for number in range(1, count))])
-
-
-def many_connections(count: int) -> Case:
-    """Processes that are refused, each at another port, and fail with their own words for it."""
-    events: list[Event] = [Exec(sequence=0, time_ns=1, pid=1, path="/usr/bin/make")]
-    for number in range(3, 2 * count, 4):  # the fourth kind of failure
-        ended = _exit(number, 1, number + 1, 1)
-        said = f"cannot reach 10.0.0.1:{number}: Connection refused"
-        events += [_failure(number, number, 1, number), dataclasses.replace(ended, last_words=said)]
-    return made_up(events)
-
-
-MADE_UP: dict[str, Callable[[int], Case]] = {
-    "processes": many_processes,
-    "one process": one_process,
-    "connections": many_connections,
-}
-
-
-def _failure(number: int, pid: int, ppid: int, at: int) -> Event:
-    common: dict[str, Any] = {"sequence": at, "time_ns": at * 1000, "pid": pid, "ppid": ppid}
-    path = f"/srv/file{number}"
-    kinds: tuple[Callable[[], Event], ...] = (
-        lambda: Seccomp(**common, syscall="mkdir", path=path, errno="EPERM", next=("write=1",)),
-        lambda: Exec(**common, path=f"/usr/bin/tool{number}", errno="ENOENT"),
-        lambda: File(**common, syscall="openat", path=path, errno="EROFS", mount="/srv"),
-        lambda: Connect(
-            **common, family="ipv4", address="10.0.0.1", port=number, errno="ECONNREFUSED"
-        ),
-    )
-    return kinds[number % len(kinds)]()  # many_connections counts on the order
-
-
-# --- leaving out -------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """One entry of the table of fallbacks: the runs that it concerns, right with it and without."""
-
-    entry: str
-    concerned: int
-    right: int
-    right_without: int
-    changed: list[str]
-
-    @property
-    def share(self) -> float:
-        return self.right_without / self.concerned
-
-
-def leave_out(attempts: Sequence[Attempt]) -> Table:
-    """What the rules owe to each entry of the one table that was fitted, probe.diagnose.fallbacks.
-
-    Each family of calls, and each harmless call, is taken out in turn, and the runs in
-    which a filter refused one of its calls are explained again.
-    """
-    cases = [(one, case_of(one.report)) for one in attempts if "events" in one.report]
-    found, untried = [], []
-    for entry, calls, without in entries():
-        concerned = [(one, case) for one, case in cases if calls & _refused(case)]
-        if concerned:
-            found.append(leaving(entry, concerned, without))
-        else:
-            untried.append(entry)
-    found.sort(key=lambda one: (one.share, one.entry))
-    changed = sorted({name for one in found for name in one.changed})
-    return Table(
-        title="Leave one out: top-1 of the runs concerned, with an entry and without it",
-        headers=["entry of the table", "runs", "right with it", "right without"],
-        rows=[
-            [one.entry, str(one.concerned), str(one.right), str(one.right_without)] for one in found
-        ],
-        goals=[],
-        samples={one.entry: dataclasses.asdict(one) for one in found},
-        notes=[
-            f"Wrong without an entry: {'; '.join(changed) or 'none'}.",
-            f"Entries that no run tries: {'; '.join(untried) or 'none'}.",
-        ],
-    )
-
-
-def entries() -> Iterator[tuple[str, frozenset[str], Callable[[], Any]]]:
-    """A name for each entry, the calls that it is about, and how to take it out."""
-    families = fallbacks._FAMILIES
-    every = frozenset().union(*families, fallbacks.HARMLESS)
-    yield "the whole table", every, without_any
-    for family in families:
-        rest = tuple(other for other in families if other is not family)
-        without = partial(mock.patch.object, fallbacks, "_FAMILIES", rest)
-        yield " ".join(sorted(family)[:3]), family, without
-    for call in sorted(fallbacks.HARMLESS):
-        fewer = fallbacks.HARMLESS - {call}
-        without = partial(mock.patch.object, seccomp, "HARMLESS", fewer)
-        yield f"{call} (harmless)", frozenset({call}), without
-
-
-@contextlib.contextmanager
-def without_any() -> Iterator[None]:
-    """No family and no harmless call: what the rules know without having been told."""
-    with (
-        mock.patch.object(fallbacks, "_FAMILIES", ()),
-        mock.patch.object(seccomp, "HARMLESS", frozenset()),
-    ):
-        yield
-
-
-def _refused(case: Case) -> set[str]:
-    return {event.syscall for event in case.events if isinstance(event, Seccomp)}
-
-
-def leaving(
-    entry: str, concerned: Sequence[tuple[Attempt, Case]], without: Callable[[], Any]
-) -> Leaving:
-    before = [verdict(case) == one.wanted for one, case in concerned]
-    with without():
-        after = [verdict(case) == one.wanted for one, case in concerned]
-    trio = zip(concerned, before, after, strict=True)
-    changed = sorted({one.name for (one, _), was, now in trio if was and not now})
-    return Leaving(entry, len(concerned), sum(before), sum(after), changed)
 
 
 # --- telling -----------------------------------------------------------------
@@ -590,13 +408,35 @@ def _counted(lines: Sequence[str]) -> list[str]:
     ]
 
 
+def held_out(attempts: Sequence[Attempt]) -> Table:
+    """Each cause's scenarios judged by weights that were fitted without them."""
+    cases = [
+        Known(one.name, (one.wanted, *one.accept), case_from(one.report))
+        for one in attempts
+        if "events" in one.report
+    ]
+    told = calibration.cross_validated(cases)
+    shares: dict[str, list[bool]] = {}
+    for one, cause, _ in told:
+        shares.setdefault(one.family, []).append(cause in one.wanted)
+    right = statistics.fmean(cause in one.wanted for one, cause, _ in told)
+    return Table(
+        title="Leave one family out: top-1 by weights that never saw the cause",
+        headers=["cause", "runs", "right"],
+        rows=[[cause, str(len(hits)), str(sum(hits))] for cause, hits in sorted(shares.items())],
+        goals=[Goal("share wrong", 1 - right, 0.1)],
+        samples={cause: sum(hits) for cause, hits in shares.items()},
+        notes=[f"{100 * right:.1f}% in all."],
+    )
+
+
 def tables(attempts: Sequence[Attempt]) -> dict[str, Table]:
     return {
         "summary": summary(attempts),
         "by_cause": by_cause(attempts),
-        "calibration": calibration(attempts),
+        "calibration": reliability(attempts),
         "times": times(attempts),
-        "leave_out": leave_out(attempts),
+        "held_out": held_out(attempts),
     }
 
 

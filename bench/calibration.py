@@ -1,33 +1,29 @@
 """Fits the weights of the grounds for a suspect: `python -m bench.calibration KNOWN.json...`.
 
-Each file is what `python -m bench.accuracy --save FILE` wrote: reports of scenarios whose
+Each file is what `python -m bench.accuracy --json FILE` wrote: reports of scenarios whose
 cause is known. Every suspect of a failure is one row, true where its cause is a right one.
 Logistic regression with a pull towards zero; what comes out is written to
 probe/diagnose/weights.py. Printed is what cross-validation says of it: each family of
-scenarios (those of one cause in one gallery) judged by weights fitted without it.
+scenarios, those of one cause, judged by weights fitted without it.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
+from bench.known import Known, load
 from probe.causes import CAUSES
-from probe.coverage import Coverage, Losses
-from probe.diagnose import Case, explain, weighing, weights
+from probe.diagnose import explain, weighing, weights
 from probe.diagnose.case import Dismissal
 from probe.diagnose.explain import cleared, suspects
 from probe.diagnose.story import Story
-from probe.events import from_json, time_from_text
-from probe.span import Span
 
 PULL = 0.3  # how strongly a weight is held at where it starts, for want of examples
 ROUNDS = 60
@@ -39,63 +35,11 @@ Grounds = weighing.Grounds
 
 
 @dataclass(frozen=True)
-class Known:
-    """A report with the causes that are right for it; the first is the one that was meant."""
-
-    name: str
-    family: str
-    wanted: tuple[str, ...]
-    case: Case
-
-
-@dataclass(frozen=True)
 class Row:
     family: str
     grounds: Grounds
     true: bool
     share: float = 1.0  # how much it counts
-
-
-def load(path: Path) -> list[Known]:
-    return [known(**entry) for entry in json.loads(path.read_text())]
-
-
-def known(name: str, gallery: str, wanted: Sequence[str], report: dict[str, Any]) -> Known:
-    return Known(name, f"{gallery}: {wanted[0]}", tuple(wanted), case_from(report))
-
-
-def case_from(report: dict[str, Any]) -> Case:
-    """The case that a report was made of."""
-    told = report["span"]
-    started_ns = time_from_text(told["started_at"])
-    span = Span(
-        key=1,
-        run=told["run"],
-        test=told["test"],
-        command=tuple(told["command"]),
-        sandbox=told["sandbox"],
-        boot=told["boot"],
-        pid=_root_of(report),
-        started_ns=started_ns,
-        ended_ns=started_ns + int((told["duration_s"] or 0) * 1e9),
-        exit_code=told["exit_code"],
-        signal=told["signal"],
-        outcome=report["outcome"],
-    )
-    coverage = Coverage(**report["coverage"])
-    events = tuple(from_json(event) for event in report["events"])
-    return Case(span, events, coverage, Losses(report["lost"]["by_sense"]))
-
-
-def _root_of(report: dict[str, Any]) -> int:
-    """The process that the span began with: of those whose parent is not heard of, the last to
-    end as the span did."""
-    events = report["events"]
-    pids = {event["pid"] for event in events}
-    status = report["span"]["exit_code"], report["span"]["signal"]
-    ends = [event for event in events if event["kind"] == "exit" and event["ppid"] not in pids]
-    alike = [event for event in ends if (event.get("code"), event.get("signal")) == status]
-    return int((alike or ends or [{"pid": 0}])[-1]["pid"])
 
 
 def rows_of(one: Known) -> list[Row]:
@@ -157,7 +101,8 @@ START = {
     "ended late": -0.7,
     "crashed": -1.5,
     "a child failed later": -1.0,
-    "harmless": -1.5,
+    "known as harmless": -1.5,
+    "known as fatal": 1.0,
     "silenced": -0.5,
     # Of one test alone nothing is known of these, so they stay.
     "passing tests show it": -4.0,

@@ -118,7 +118,9 @@ class Agent:
                 [BIN / "probe", "agent", "--socket", self.socket, *options], stderr=log
             )
         STARTED.append(self.process)
-        wait_for(lambda: self.process.poll() is not None or b"listening" in self.log.read_bytes())
+        wait_for(
+            lambda: self.process.poll() is not None or b"listening" in self.log.read_bytes(), 60
+        )
         assert self.process.poll() is None, self.log.read_text()
 
     def stop(self) -> None:

@@ -1,64 +1,185 @@
-"""What callers are known to do when a syscall is refused. Data, with its sources.
+"""What callers are known to do when a syscall is refused. Data, each with its source.
 
-A family is a set of calls of which callers take another member when one is
-refused: that success follows a refusal in the same thread shows that it did no
-harm. Members that only start a family are no proof of success themselves.
+Pairs that are not here are judged by what happened alone (probe.diagnose.story).
 """
 
 from __future__ import annotations
 
-_FAMILIES: tuple[frozenset[str], ...] = tuple(
-    frozenset(family.split())
-    for family in (
-        "clone3 clone fork vfork",  # glibc 2.34: clone3 ENOSYS falls back to clone
-        "faccessat2 faccessat access",  # musl 1.2.3 and glibc 2.33 faccessat()
-        "statx newfstatat fstatat64 stat lstat fstat",  # glibc, coreutils, libuv
-        "openat2 openat open",  # runc, systemd chase()
-        "close_range close",  # Python subprocess, OpenSSH closefrom
-        "copy_file_range sendfile splice write pwrite64",  # coreutils, Go, Python shutil
-        "io_uring_setup epoll_create1 epoll_create",  # libuv, liburing users
-        "renameat2 renameat rename",
-        "preadv2 preadv pread64",
-        "pwritev2 pwritev pwrite64",
-        "pidfd_open pidfd_send_signal kill wait4 waitid",
-        "getrandom openat open",  # /dev/urandom
-        "memfd_create openat open",
-        "fchmodat2 fchmodat chmod",
-        "epoll_pwait2 epoll_pwait epoll_wait",
-        "futex_waitv futex",
-        "sendmmsg sendmsg sendto",
-        "recvmmsg recvmsg recvfrom",
-        "accept4 accept",
-        "dup3 dup2",
-        "pipe2 pipe",
-        "prlimit64 getrlimit setrlimit",
-    )
+import os
+import re
+from dataclasses import dataclass
+
+from probe.events import Seccomp, Syscall
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Calls of which a caller takes another one when one is refused.
+
+    That a later member succeeds in the same thread shows that the refusal did no harm.
+    """
+
+    calls: frozenset[str]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What a caller makes of an answer: goes without, or cannot go on."""
+
+    calls: frozenset[str]
+    harmless: bool
+    why: str
+    source: str
+    answers: frozenset[str] = frozenset()  # errnos or actions; none: any errno
+    callers: str = ""  # a regular expression for the program's name; empty: any
+
+
+def _calls(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FAMILIES = (
+    Family(_calls("clone3 clone fork vfork"), "https://github.com/moby/moby/issues/42680"),
+    Family(
+        _calls("faccessat2 faccessat access"),
+        "https://github.com/alpinelinux/docker-alpine/issues/182",
+    ),
+    Family(
+        _calls("statx newfstatat fstatat64 stat lstat fstat"),
+        "https://github.com/libuv/libuv/pull/2184",
+    ),
+    Family(_calls("openat2 openat open"), "https://github.com/opencontainers/runc/issues/2151"),
+    Family(_calls("close_range close"), "https://github.com/containers/crun/pull/672"),
+    Family(
+        _calls("copy_file_range sendfile splice write pwrite64"),
+        "https://github.com/golang/go/issues/40893",
+    ),
+    Family(
+        _calls("io_uring_setup epoll_create1 epoll_create"),
+        "https://github.com/libuv/libuv/pull/3952",
+    ),
+    Family(_calls("renameat2 renameat rename"), "rename(2)"),
+    Family(_calls("preadv2 preadv pread64"), "readv(2)"),
+    Family(_calls("pwritev2 pwritev pwrite64"), "readv(2)"),
+    Family(
+        _calls("pidfd_open pidfd_send_signal kill wait4 waitid"),
+        "https://github.com/python/cpython/issues/98023",
+    ),
+    Family(_calls("getrandom openat open"), "https://github.com/rust-random/getrandom/issues/229"),
+    Family(_calls("memfd_create openat open"), "memfd_create(2)"),
+    Family(_calls("fchmodat2 fchmodat chmod"), "chmod(2)"),
+    Family(_calls("epoll_pwait2 epoll_pwait epoll_wait"), "epoll_wait(2)"),
+    Family(_calls("futex_waitv futex"), "futex(2)"),
+    Family(_calls("sendmmsg sendmsg sendto"), "sendmmsg(2)"),
+    Family(_calls("recvmmsg recvmsg recvfrom"), "recvmmsg(2)"),
+    Family(_calls("accept4 accept"), "accept(2)"),
+    Family(_calls("dup3 dup2"), "dup(2)"),
+    Family(_calls("pipe2 pipe"), "pipe(2)"),
+    Family(_calls("prlimit64 getrlimit setrlimit"), "getrlimit(2)"),
+    Family(_calls("process_vm_readv ptrace pread64"), "process_vm_readv(2)"),
+    Family(_calls("name_to_handle_at newfstatat statx openat"), "open_by_handle_at(2)"),
 )
 
-# Calls that start a thread or report to the kernel and whose refusal no caller minds.
-HARMLESS = frozenset(
-    {
-        "rseq",  # glibc 2.35 goes without
-        "set_robust_list",
-        "membarrier",
-        "get_mempolicy",
-        "set_mempolicy",
-        "mbind",
-        "madvise",
-        "prctl",
-        "sched_setaffinity",
-        "sched_getattr",
-        "ioprio_set",
-        "ioprio_get",
-        "io_uring_setup",
-    }
+PATTERNS = (
+    Pattern(
+        _calls("clone3"),
+        harmless=False,
+        answers=_calls("EPERM EACCES"),
+        why="the C library takes clone only after ENOSYS, so no thread can be started",
+        source="https://github.com/moby/moby/issues/42680",
+    ),
+    Pattern(
+        _calls("close_range"),
+        harmless=False,
+        answers=_calls("EPERM EACCES"),
+        callers=r"^(glib-|gdbus|gio)",
+        why="GLib takes another way only after ENOSYS",
+        source="https://github.com/moby/moby/issues/43595",
+    ),
+    Pattern(
+        _calls("faccessat2"),
+        harmless=False,
+        answers=_calls("EPERM"),
+        callers=r"^g?make$",
+        why="make believes that it may not execute the shell",
+        source="https://github.com/alpinelinux/docker-alpine/issues/182",
+    ),
+    Pattern(
+        _calls("personality"),
+        harmless=True,
+        callers=r"^(gdb|lldb|rr)\b",
+        why="the debugger goes on with address space randomization",
+        source="https://github.com/golang/go/issues/35547",
+    ),
+    Pattern(
+        _calls("mbind get_mempolicy set_mempolicy migrate_pages move_pages"),
+        harmless=True,
+        why="memory is placed without regard to NUMA nodes",
+        source="https://github.com/docker-library/mysql/issues/303",
+    ),
+    Pattern(
+        _calls("io_uring_setup"),
+        harmless=True,
+        why="event loops take epoll instead",
+        source="https://github.com/libuv/libuv/pull/3952",
+    ),
+    Pattern(
+        _calls("rseq set_robust_list membarrier"),
+        harmless=True,
+        why="the C library does without it",
+        source="https://github.com/moby/moby/pull/41381",
+    ),
+    Pattern(
+        _calls("madvise prctl sched_setaffinity sched_getattr ioprio_set ioprio_get"),
+        harmless=True,
+        why="it is advice that few callers insist on",
+        source="madvise(2), sched_setaffinity(2), ioprio_set(2)",
+    ),
+    Pattern(
+        _calls("keyctl add_key request_key"),
+        harmless=True,
+        callers=r"^(runc|crun|podman|sshd|login|su|sudo|systemd)",
+        why="a session goes on without a keyring of its own",
+        source="https://github.com/opencontainers/runc/issues/2151",
+    ),
+    Pattern(
+        _calls("landlock_create_ruleset"),
+        harmless=True,
+        callers=r"^(xz|unxz|xzdec|file|pacman)",
+        why="the program runs without confining itself",
+        source="landlock(7)",
+    ),
+    Pattern(
+        _calls("kcmp pidfd_getfd userfaultfd perf_event_open"),
+        harmless=True,
+        answers=_calls("ENOSYS"),
+        why="callers are ready for kernels that were built without it",
+        source="kcmp(2), userfaultfd(2), perf_event_open(2)",
+    ),
 )
 
 
 def substitutes(syscall: str) -> frozenset[str]:
     """The calls whose success after a refusal shows that the caller found another way."""
     found: set[str] = set()
-    for family in _FAMILIES:
-        if syscall in family:
-            found |= family
+    for family in FAMILIES:
+        if syscall in family.calls:
+            found |= family.calls
     return frozenset(found - {syscall})
+
+
+def known(event: Seccomp | Syscall) -> Pattern | None:
+    """What this caller is known to make of this answer; the first pattern that fits."""
+    caller = os.path.basename(event.exe) or event.comm
+    answer = event.errno or (event.action if isinstance(event, Seccomp) else "")
+    for pattern in PATTERNS:
+        answered = answer in pattern.answers if pattern.answers else event.errno is not None
+        if event.syscall in pattern.calls and answered and re.search(pattern.callers, caller):
+            return pattern
+    return None
+
+
+def is_harmless(event: Seccomp | Syscall) -> bool:
+    pattern = known(event)
+    return pattern is not None and pattern.harmless

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from probe.diagnose.case import Dismissal
-from probe.diagnose.fallbacks import HARMLESS
+from probe.diagnose.fallbacks import is_harmless
 from probe.diagnose.memory import size
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
@@ -139,7 +139,7 @@ def _holds(event: Syscall, capability: str) -> bool:
 
 
 def _unsupported(story: Story, event: Syscall) -> Suspect:
-    prior = 0.2 if event.syscall in HARMLESS else 0.6
+    prior = 0.2 if is_harmless(event) else 0.6
     what, advice = "this kernel does not have it", "use a kernel that has it"
     return _suspect(story, event, "syscall.unsupported", prior, what, advice)
 

