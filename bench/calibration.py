@@ -104,6 +104,7 @@ START = {
     "known as harmless": -1.5,
     "known as fatal": 1.0,
     "silenced": -0.5,
+    "did no harm to others": -1.0,
     # Of one test alone nothing is known of these, so they stay.
     "passing tests show it": -4.0,
     "failing tests alone show it": 1.0,

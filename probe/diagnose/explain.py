@@ -60,6 +60,7 @@ def explain(case: Case) -> Explanation:
 
 
 Judged = tuple[Finding, Suspect]
+_INSISTED = 0.95  # the prior of what was tried again and again, or waited for
 
 
 def _ranked(judged: Iterable[Judged]) -> list[Finding]:
@@ -83,7 +84,8 @@ def _follows(suspect: Suspect, reason: Suspect) -> bool:
     inside the sandbox before that it is not there.
     """
     if suspect.cause == "limit.killed":
-        return True
+        kept_it = isinstance(reason.event, (Connect, Dns)) and reason.prior >= _INSISTED
+        return kept_it or reason.event.pid in suspect.killed
     local = isinstance(suspect.event, Connect) and suspect.event.is_local
     return (
         local

@@ -131,7 +131,7 @@ PATTERNS = (
         source="https://github.com/moby/moby/pull/41381",
     ),
     Pattern(
-        _calls("madvise prctl sched_setaffinity sched_getattr ioprio_set ioprio_get"),
+        _calls("madvise prctl sched_setaffinity sched_getattr ioprio_set ioprio_get setpriority"),
         harmless=True,
         why="it is advice that few callers insist on",
         source="madvise(2), sched_setaffinity(2), ioprio_set(2)",

@@ -85,9 +85,12 @@ def _ended(story: Story, event: Signal, target: Process) -> Suspect | None:
         advice="give it more time, or find out what it was waiting for",
         silent=True,
         spellings=words.TIMEOUTS,
+        killed=(target.pid,),
         evidence=(event.id, *([ended.id] if ended is not None else [])),
     )
 
 
 def _is_a_time_limit(story: Story, sender: Process) -> bool:
+    if sender.name == "timeout":  # of coreutils or busybox, whatever status it was asked to keep
+        return True
     return sender.status in TIMED_OUT or words.timed_out(story.words(sender.pid))

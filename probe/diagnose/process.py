@@ -270,12 +270,13 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         prior = 0.3
     searches = _searches(missing)
     for name, folders in searches:
+        missed = _missed(said, name, programs)
         vague = (name, folders) == searches[0] and len(folders) >= _SEARCHED and _vaguely(said)
-        if name not in programs and (vague or _missed(said, name, programs)):
+        if name not in programs and (missed or vague):
             return Suspect(
                 cause="exec.not_found",
                 event=ended,
-                prior=prior if not vague else 0.6 * prior,
+                prior=prior if missed else 0.6 * prior,
                 summary=f"{story.who(ended)} found no program {name} in {', '.join(folders)}",
                 advice=f"install {name} in the sandbox image, or add its directory to PATH",
                 mentions=(name,),

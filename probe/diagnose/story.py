@@ -27,6 +27,7 @@ class Suspect:
     domain: tuple[str, ...] = ()  # words of its field, which speak for it a little
     silent: bool = False  # it leaves the process no time to say anything (a kill)
     evidence: tuple[str, ...] = ()
+    killed: tuple[int, ...] = ()  # the processes that it ended
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -40,7 +41,7 @@ _JUDGED_OF_A_KIND = 64
 
 def _likeness(event: Event) -> tuple[object, ...]:
     """What two events have in common that are the same trouble."""
-    return tuple(
+    return type(event), *(
         getattr(event, name, None)
         for name in ("errno", "syscall", "action", "address", "port", "name", "path", "signal")
     )
@@ -58,6 +59,7 @@ class Story:
         for event in case.events:
             self._by_kind.setdefault(type(event), []).append(event)
             self._by_pid.setdefault(event.pid, []).append(event)
+        self._got_over: dict[object, set[int]] | None = None
         self._blame_dead_services()
 
     def _blame_dead_services(self) -> None:
@@ -167,6 +169,15 @@ class Story:
                 return f"{handler.name} (pid {handler.pid}) dealt with it and ended well"
             return "the failure did not reach the test"
         return None
+
+    def did_no_harm_elsewhere(self, event: Event) -> bool:
+        """Whether another process met with the like and ended well."""
+        if self._got_over is None:
+            self._got_over = {}
+            for other in self.events:
+                if self.tree.process(other.pid).status == 0:
+                    self._got_over.setdefault(_likeness(other), set()).add(other.pid)
+        return bool(self._got_over.get(_likeness(event), set()) - {event.pid})
 
     def later(self, event: Event) -> list[Event]:
         """The same process's events after this one."""

@@ -55,6 +55,8 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     if beside is not None:
         found[beside] = 1.0
     found.update(_elsewhere(story, suspect))
+    if story.did_no_harm_elsewhere(suspect.event):
+        found["did no harm to others"] = 1.0
     if suspect.silent:
         found[f"above said {_heard_above(story, suspect)}"] = 1.0
         return found

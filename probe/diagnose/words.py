@@ -44,7 +44,9 @@ _OWN_FAULT = re.compile(
     r"\bwrong\b|\bshould (be|have|equal)\b|"
     # Compilers, of what they read.
     r"\.\w+:\d+(:\d+)?: error: |\berror\[E\d+\]|\berror TS\d+|"
-    r"\bnot equal\b|\S+ != \S+|^--- FAIL: ",
+    r"\bnot equal\b|\S+ != \S+|^--- FAIL: |"
+    # A count of what came out otherwise than it should.
+    r"\b\d+ of \d+\b.*\b(failed|differ|wrong|bad)\b|\b\d+ \w+ differ\b|^\d+ failed$",
     re.M,
 )
 # What the C library and sanitizers say of a program's own memory.
