@@ -28,6 +28,8 @@ _SAID = (
     ("Lua module", r"module '([\w.]+)' not found:"),
 )
 _PATTERNS = tuple((noun, re.compile(pattern)) for noun, pattern in _SAID)
+# One of these is in each of them; most words hold none, and there may be thousands.
+_HINT = re.compile("odule|package|cannot (load|find)|locate|shared libraries")
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
@@ -43,6 +45,8 @@ def _missing(story: Story, process: Process) -> Suspect | None:
     ended = process.exit
     assert ended is not None
     said = story.own_words(process.pid)
+    if not _HINT.search(said):
+        return None
     found = [(noun, match) for noun, pattern in _PATTERNS for match in pattern.finditer(said)]
     if not found:
         return None

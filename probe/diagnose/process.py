@@ -251,13 +251,15 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
     started_ns = program.time_ns if program else 0
     if any(failed.time_ns > started_ns for failed in process.refused):
         return None  # it was not by stat that it found out
-    said = story.words(process.pid)
-    programs = {one.name for one in story.tree.ancestors(process.pid)} | {ended.comm}
-    programs |= {os.path.basename(event.path) for event in story.all(Exec) if not event.errno}
     above = story.tree.processes.get(process.parent)
     missing = ended.missing
     if not process.programs and above is not None and above.exit is not None:
         missing += above.exit.missing  # a shell looks it up before it forks
+    if not missing:
+        return None
+    said = story.words(process.pid)
+    programs = {one.name for one in story.tree.ancestors(process.pid)} | {ended.comm}
+    programs |= story.started
     own_failure = any(
         child.failed and child.status != _NOT_FOUND and child.weight >= 0.5 * process.weight
         for child in story.tree.children(process.pid)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -33,6 +35,7 @@ class Suspect:
 Kind = TypeVar("Kind", bound=Event)
 _NOBODY_THERE = frozenset({"ECONNREFUSED", "ECONNRESET", "ENOENT"})
 _SERVICE_LINK = 0.95
+_LOOKED_AT = 6  # children at either end
 _WORDS_BELOW = 20  # processes that are heard
 _FAINT = 0.05  # of a chain: below it the failure went another way
 _JUDGED = 4  # of events that are alike
@@ -60,6 +63,7 @@ class Story:
             self._by_kind.setdefault(type(event), []).append(event)
             self._by_pid.setdefault(event.pid, []).append(event)
         self._got_over: dict[object, set[int]] | None = None
+        self._faulty: dict[int, list[Process]] = {}
         self._blame_dead_services()
 
     def _blame_dead_services(self) -> None:
@@ -137,6 +141,30 @@ class Story:
             if len(said) > _WORDS_BELOW:
                 break
         return "\n".join(said)
+
+    def faulty_children(self, pid: int) -> list[Process]:
+        """Of the first and last that failed, those of a fault of their own that gave its status."""
+        if pid not in self._faulty:
+            status = self.tree.process(pid).status
+            failed = [
+                child
+                for child in self.tree.children(pid)
+                if child.failed and child.status == status
+            ]
+            looked_at = dict.fromkeys((*failed[:_LOOKED_AT], *failed[-_LOOKED_AT:]))
+            self._faulty[pid] = [
+                child
+                for child in looked_at
+                if words.own_fault(words.told(self.words_below(child.pid)))
+            ]
+        return self._faulty[pid]
+
+    @functools.cached_property
+    def started(self) -> frozenset[str]:
+        """The names of all programs that were started."""
+        return frozenset(
+            os.path.basename(event.path) for event in self.all(Exec) if not event.errno
+        )
 
     def _said(self, line: list[Process]) -> str:
         ended = [process.exit for process in line if process.exit]

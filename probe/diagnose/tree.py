@@ -143,7 +143,10 @@ class Tree:
             self._weigh(self.root, 1.0)
 
     def process(self, pid: int) -> Process:
-        return self.processes.setdefault(pid, Process(pid))
+        found = self.processes.get(pid)
+        if found is None:
+            found = self.processes[pid] = Process(pid)
+        return found
 
     def _take(self, event: Event) -> None:
         process = self.process(event.pid)

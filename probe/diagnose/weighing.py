@@ -101,13 +101,10 @@ def _elsewhere(story: Story, suspect: Suspect) -> Grounds:
 
 def _beside(story: Story, suspect: Suspect) -> str | None:
     """Whether another child of the same parent failed of a fault that it calls its own."""
-    process = story.process(suspect.event)
-    line = story.tree.ancestors(process.pid)
+    line = story.tree.ancestors(suspect.event.pid)
     for below, above in itertools.pairwise(line):
-        for other in story.tree.children(above.pid):
-            if other is below or not other.failed or other.status != above.status:
-                continue
-            if words.own_fault(words.told(story.words_below(other.pid))):
+        for other in story.faulty_children(above.pid):
+            if other is not below:
                 earlier = other.end_ns <= below.born_ns
                 return "another had failed before" if earlier else "another failed beside"
     return None
