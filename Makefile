@@ -9,7 +9,9 @@ APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 li
 LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless golang-go ruby \
 	php-cli perl redis-server sudo iputils-ping curl wget git
 
-.PHONY: setup demo test gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
+RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
+
+.PHONY: setup demo test test-sandboxes gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
 
 setup: $(VENV)/.ready
 
@@ -24,7 +26,12 @@ demo: setup
 	$(BIN)/python tests/scenarios/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -q -n 2 -m "not gallery" tests
+	$(BIN)/python -m pytest -q -n 2 -m "not gallery and not sandboxes" tests
+
+# What the probe says of sandboxes of real runtimes; the first run makes a root for them.
+test-sandboxes: setup
+	tools/apt $(RUNTIMES)
+	$(BIN)/python -m pytest -q -m sandboxes tests/sandboxes
 
 # The whole gallery, with every language and server that its scenarios need.
 gallery: setup
@@ -52,6 +59,7 @@ proto: setup
 
 schema: setup
 	$(BIN)/python -m probe.schema > probe/report.schema.json
+	$(BIN)/python -m probe.doctor.schema > probe/doctor.schema.json
 
 docs: setup
 	$(BIN)/python tools/document.py

@@ -85,6 +85,50 @@ def _add_agent(agent: Parser) -> None:
     agent.add_argument("--socket", metavar="PATH", help="default: /run/probe/agent.sock")
 
 
+def _add_doctor(doctor: Parser) -> None:
+    doctor.add_argument("--json", action="store_true", help="the whole report, for programs")
+    doctor.add_argument(
+        "--diff",
+        metavar="FILE",
+        help="only what differs from another sandbox, whose --json report is in FILE",
+    )
+    doctor.add_argument(
+        "--reach",
+        metavar="HOST:PORT",
+        action="append",
+        default=[],
+        help="see whether this can be connected to (repeatable); without it, only the "
+        "configured name servers and proxies are asked",
+    )
+
+
+def doctor_command(options: argparse.Namespace) -> int:
+    from probe import doctor
+    from probe.doctor import difference, text
+    from probe.terminal import Terminal
+
+    there = difference.load(options.diff) if options.diff else None
+    examination = doctor.examine(options.reach)
+    terminal = Terminal(sys.stdout)
+    if there is not None:
+        found = difference.differences(examination.as_json(), there)
+        if options.json:
+            _print_json(difference.as_json(found))
+        else:
+            text.render_differences(found, terminal)
+    elif options.json:
+        _print_json(examination.as_json())
+    else:
+        text.render(examination, terminal)
+    return 0
+
+
+def _print_json(content: JsonObject) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(content, indent=1) + "\n")
+
+
 def agent_command(options: argparse.Namespace) -> int:
     from probe.agent import serve
 
@@ -159,5 +203,6 @@ def _tell(report: JsonObject, explained: bool, path: str | None) -> None:
 
 COMMANDS = {
     "run": ("run a command under watch and explain its failure", _add_run, run_command),
+    "doctor": ("say what this sandbox can do and what will break", _add_doctor, doctor_command),
     "agent": ("the daemon of a sandbox image", _add_agent, agent_command),
 }

@@ -16,8 +16,8 @@ from probe.coverage import SENSES
 from probe.report import SCHEMA_ID
 from probe.span import OUTCOMES
 
-_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
-_TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"}
+TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
+TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"}
 _STATE = {"type": "string", "pattern": "^(full$|partial: .|none: .)"}
 
 
@@ -76,7 +76,7 @@ def _span() -> dict[str, Any]:
             "run": text,
             "test": text,
             "command": _array(text),
-            "started_at": _TIME,
+            "started_at": TIME,
             "duration_s": {"type": ["number", "null"]},
             "exit_code": {"type": ["integer", "null"]},
             "signal": {"type": ["string", "null"]},
@@ -90,7 +90,7 @@ def _event(kind: type[events.Event]) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     common = {
         "id": {"type": "string", "pattern": "^e[0-9]+$"},
-        "time": _TIME,
+        "time": TIME,
         "kind": {"const": kind.kind},
         **{name: {"type": "integer"} for name in ("pid", "tid", "ppid")},
         **{name: {"type": "string"} for name in ("comm", "exe")},
@@ -109,9 +109,9 @@ def _is_optional(hint: Any) -> bool:
 
 def _field(hint: Any) -> dict[str, Any]:
     if typing.get_origin(hint) is tuple:
-        return _array({"type": _TYPES[typing.get_args(hint)[0]]})
+        return _array({"type": TYPES[typing.get_args(hint)[0]]})
     inner = [part for part in typing.get_args(hint) if part is not types.NoneType]
-    return {"type": _TYPES[inner[0] if inner else hint]}
+    return {"type": TYPES[inner[0] if inner else hint]}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

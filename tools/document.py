@@ -1,13 +1,16 @@
-"""Writes the tables of docs/causes.md and docs/events.md from the definitions in the code."""
+"""Writes causes.md, events.md and examination.md of docs/ from the definitions in the code."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
+import typing
 from pathlib import Path
 
 from probe import events
 from probe.causes import CAUSES
+from probe.doctor import Examination
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -42,7 +45,57 @@ def event_kinds() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"causes.md": causes, "events.md": event_kinds}
+def examination() -> str:
+    lines = ["# The report of an examination", ""]
+    lines += ["`probe doctor --json`: version `probe.doctor/1`, described by"]
+    lines += ["`probe/doctor.schema.json` (JSON Schema 2020-12). Unknown extra fields may appear;"]
+    lines += [
+        "ignore them. Sizes are bytes, durations seconds, times UTC. A field that is null has"
+    ]
+    lines += ["its reason in `unknown` of its section, unless none is what was found.", ""]
+    lines += [
+        "The weight is how likely a difference in the field breaks work: `--diff` sorts by it,"
+    ]
+    lines += ["and leaves out what has none.", ""]
+    lines += [
+        "`findings` has the likeliest first, each with `id`, `severity`, `likelihood` (0 to 1),"
+    ]
+    lines += ["`summary` and `advice`."]
+    hints = typing.get_type_hints(Examination)
+    for section in dataclasses.fields(Examination):
+        kind = hints[section.name]
+        module = inspect.getmodule(kind)
+        assert module is not None
+        summary = (inspect.getdoc(module) or "").split("\n\n")[0]
+        lines += ["", f"## {section.name}", "", summary]
+        for inner in (kind, *_parts(kind)):
+            lines += ["", *([] if inner is kind else [f"Each `{inner.__name__.lower()}`:", ""])]
+            lines += ["| field | type | weight | |", "|---|---|---|---|"]
+            lines += [_row(inner, field) for field in dataclasses.fields(inner)]
+    return "\n".join(lines) + "\n"
+
+
+def _parts(kind: type) -> list[type]:
+    """The dataclasses that fields of a section hold."""
+    found = []
+    for hint in typing.get_type_hints(kind).values():
+        for one in (hint, *typing.get_args(hint)):
+            found += [inner for inner in (one, *typing.get_args(one)) if _is_part(inner)]
+    return list(dict.fromkeys(found))
+
+
+def _is_part(hint: object) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def _row(kind: type, field: dataclasses.Field[object]) -> str:
+    hint = str(field.type).replace("|", "\\|")
+    weight = field.metadata["weight"]
+    shown = "" if weight is None else weight
+    return f"| `{field.name}` | {hint} | {shown} | {field.metadata['doc']} |"
+
+
+PAGES = {"causes.md": causes, "events.md": event_kinds, "examination.md": examination}
 
 if __name__ == "__main__":
     for page, write in PAGES.items():

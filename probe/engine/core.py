@@ -9,6 +9,7 @@ from probe.coverage import Coverage, Losses
 from probe.engine import calls, records
 from probe.engine.decode import Decoder
 from probe.engine.engine import NamespaceSeen
+from probe.engine.filters import Filters
 from probe.engine.libbpf import BpfError, RingBuffer
 from probe.engine.loader import ENTERS, Hook, Loaded, load
 from probe.events import Event
@@ -44,6 +45,11 @@ class CoreEngine:
 
     def tell_namespaces(self, seen: NamespaceSeen) -> None:
         self._decoder.namespace_seen = seen
+
+    @property
+    def filters(self) -> Filters:
+        """The seccomp programs that were copied out of the kernel so far."""
+        return self._decoder.filters
 
     def fileno(self) -> int:
         return self._ring.fileno()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Answers in the order of strictness (SECCOMP_RET_ACTION_FULL compares as signed).
@@ -83,6 +84,66 @@ def run(program: tuple[Instruction, ...], data: bytes) -> tuple[int, int]:
             accumulator = index
         at += 1
     raise FilterError("the program ran past its end")
+
+
+def returns(program: tuple[Instruction, ...], number: int, arch: int) -> set[int]:
+    """Every value that the program may return for a call, whatever its arguments.
+
+    What is loaded of arguments and addresses is unknown, and a jump on it is
+    followed both ways, so a value too many is possible, one too few is not.
+    """
+    known = {0: number & _U32, 4: arch}
+    found: set[int] = set()
+    start = (0, 0, 0, (0,) * 16)
+    waiting: list[tuple[int, int | None, int | None, tuple[int | None, ...]]] = [start]
+    seen = set()
+    while waiting:
+        state = waiting.pop()
+        at, accumulator, index, memory = state
+        if state in seen or at >= len(program):
+            continue
+        seen.add(state)
+        code, jump_true, jump_false, k = program[at]
+        kind = code & 0x07
+        if kind == 0x06:
+            value = accumulator if code & 0x18 == 0x10 else k
+            found |= {value} if value is not None else set(ACTIONS)
+        elif kind == 0x05 and code & 0xF0 == 0x00:
+            waiting.append((at + 1 + k, accumulator, index, memory))
+        elif kind == 0x05:
+            operand = index if code & 0x08 else k
+            both = accumulator is None or operand is None
+            for way in (True, False):
+                if both or _compare(code & 0xF0, accumulator or 0, operand or 0) == way:
+                    step = jump_true if way else jump_false
+                    waiting.append((at + 1 + step, accumulator, index, memory))
+        else:
+            waiting.append((at + 1, *_step(program[at], accumulator, index, memory, known)))
+    return found
+
+
+def _step(
+    instruction: Instruction,
+    accumulator: int | None,
+    index: int | None,
+    memory: tuple[int | None, ...],
+    known: dict[int, int],
+) -> tuple[int | None, int | None, tuple[int | None, ...]]:
+    """What an instruction that neither jumps nor returns makes of the registers; None: unknown."""
+    code, _, _, k = instruction
+    kind, mode = code & 0x07, code & 0xE0
+    if kind in (0x00, 0x01):
+        loaded = {0x00: k, 0x20: known.get(k), 0x60: memory[k & 15], 0x80: 64}.get(mode)
+        return (loaded, index, memory) if kind == 0x00 else (accumulator, loaded, memory)
+    if kind in (0x02, 0x03):
+        stored = accumulator if kind == 0x02 else index
+        return accumulator, index, (*memory[: k & 15], stored, *memory[(k & 15) + 1 :])
+    if kind == 0x04:
+        operand = index if code & 0x08 else k
+        if accumulator is None or operand is None:
+            return None, index, memory
+        return _arithmetic(code & 0xF0, accumulator, operand), index, memory
+    return (accumulator, accumulator, memory) if code & 0xF8 == 0 else (index, index, memory)
 
 
 def _load(code: int, k: int, data: bytes, memory: list[int]) -> int:
@@ -173,6 +234,11 @@ class Filters:
             self.ambiguous |= any(_is_ambiguous(instruction) for instruction in have)
             self._programs[address] = tuple(self._pieces.pop(address)), previous
 
+    def tops(self) -> list[int]:
+        """The filters that no other one lies on: each stands for a task's whole stack."""
+        below = {previous for _, previous in self._programs.values()}
+        return [address for address in self._programs if address not in below]
+
     def stack(self, address: int) -> list[tuple[Instruction, ...]] | None:
         """The programs from the newest to the oldest; None where one is not known."""
         programs = []
@@ -202,6 +268,23 @@ class Filters:
                 action = ACTIONS.get(value & _ACTION_MASK, "kill_process")
                 strictest = Answer(action, value & _DATA_MASK, position, at)
         return strictest
+
+    def possible(
+        self, address: int, numbers: Mapping[str, int], arch: int
+    ) -> dict[str, list[Answer]]:
+        """What a known stack may answer to each of the named calls, whatever their arguments."""
+        stack = self.stack(address) or []
+        found = {}
+        for name, number in numbers.items():
+            # The strictest of any combination is one of the single values.
+            values = [returns(program, number, arch) for program in stack]
+            least = min(max(_strictness(value) for value in each) for each in values)
+            reached = {value for each in values for value in each if _strictness(value) <= least}
+            found[name] = [
+                Answer(ACTIONS.get(value & _ACTION_MASK, "kill_process"), value & _DATA_MASK)
+                for value in sorted(reached)
+            ]
+        return found
 
     def rule(self, address: int, answer: Answer, data: bytes) -> str:
         """Which rule gave the answer, in words: the default action, or one for the call."""

@@ -12,6 +12,7 @@ import pytest
 
 from probe.causes import CAUSES
 from probe.diagnose import filesystem, network, process
+from probe.doctor.schema import doctor_schema
 from probe.schema import report_schema
 
 ROOT = Path(__file__).parent.parent.parent
@@ -22,6 +23,11 @@ import document  # noqa: E402
 def test_the_schema_is_the_derived_one() -> None:
     stored = json.loads((ROOT / "probe" / "report.schema.json").read_text())
     assert stored == report_schema(), "run `make schema`"
+
+
+def test_the_schema_of_the_doctor_is_the_derived_one() -> None:
+    stored = json.loads((ROOT / "probe" / "doctor.schema.json").read_text())
+    assert stored == doctor_schema(), "run `make schema`"
 
 
 @pytest.mark.parametrize("page", document.PAGES)
