@@ -126,7 +126,13 @@ def doctor_command(options: argparse.Namespace) -> int:
 def _print_json(content: JsonObject) -> None:
     import json
 
-    sys.stdout.write(json.dumps(content, indent=1) + "\n")
+    try:
+        with open(1, "w", encoding="utf-8", closefd=False) as stdout:
+            stdout.write(json.dumps(content, indent=1) + "\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Problem(f"the report was not written: {error.strerror}") from error
 
 
 def agent_command(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from probe.doctor.layer import lay
+from probe.doctor.section import deadly
 from probe.engine.core import CoreEngine
 from probe.engine.filters import Filters
 
@@ -18,6 +19,21 @@ def copied(engine: CoreEngine) -> tuple[Filters, int] | None:
     The engine copies a task's filters when it installs one, or is refused to. So a
     child, with the same filters as we have, installs one more that allows everything.
     """
+    if deadly("pidfd_open"):
+        return None
+    try:
+        _install_under(engine)
+    except OSError:
+        return None
+    engine.flush(_SPAN)
+    tops = engine.filters.tops()
+    if len(tops) != 1 or not engine.filters.stack(tops[0]):
+        return None
+    return engine.filters, tops[0]
+
+
+def _install_under(engine: CoreEngine) -> None:
+    """OSError where no child can be had, or no descriptor of it."""
     waiting, go = os.pipe()
     child = os.fork()
     if child == 0:
@@ -27,16 +43,13 @@ def copied(engine: CoreEngine) -> tuple[Filters, int] | None:
             lay([_ALLOW_ALL])
         finally:
             os._exit(0)
-    pidfd = os.pidfd_open(child)
     try:
-        engine.mark(pidfd, _SPAN)
+        pidfd = os.pidfd_open(child)
+        try:
+            engine.mark(pidfd, _SPAN)
+        finally:
+            os.close(pidfd)
     finally:
-        for fd in (waiting, go):
-            os.close(fd)
+        os.close(go)
+        os.close(waiting)
         os.waitpid(child, 0)
-        os.close(pidfd)
-    engine.flush(_SPAN)
-    tops = engine.filters.tops()
-    if len(tops) != 1 or not engine.filters.stack(tops[0]):
-        return None
-    return engine.filters, tops[0]

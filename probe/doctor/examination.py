@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from probe.doctor import clock, kernel, limits, mounts, network, privileges, senses, syscalls, tools
+from probe.doctor.apart import LostError, apart
 from probe.doctor.findings import Finding, findings
+from probe.doctor.section import Section
 
 if TYPE_CHECKING:
+    from probe.engine.core import CoreEngine
     from probe.events import JsonObject
 
 SCHEMA_ID = "probe.doctor/1"
+Kind = TypeVar("Kind", bound=Section)
 
 
 @dataclass
@@ -51,24 +55,42 @@ class Examination:
 def examine(targets: Sequence[str] = ()) -> Examination:
     """Looks at this sandbox; `targets` are what to connect to, "host:port" each.
 
-    Sections that fork come first, while no other thread runs; those that wait for
-    others come last.
+    A section whose examination is the end of whoever examines is lost, and no other.
     """
     for target in targets:
         network.split_target(target)
-    engine = senses.start()
+    seen, calls = _watching()
+    return Examination(
+        syscalls=calls,
+        privileges=_section(privileges.Privileges, privileges.examine),
+        limits=_section(limits.Limits, limits.examine),
+        mounts=_section(mounts.Mounts, mounts.examine),
+        network=_section(network.Network, lambda: network.examine(targets)),
+        clock=_section(clock.Clock, clock.examine),
+        kernel=_section(kernel.Kernel, kernel.examine),
+        tools=_section(tools.Tools, tools.examine),
+        senses=seen,
+    )
+
+
+def _section(kind: type[Kind], find: Callable[[], Kind]) -> Kind:
     try:
-        return Examination(
-            syscalls=syscalls.examine(privileges.status(), engine),
-            privileges=privileges.examine(),
-            senses=senses.examine(engine),
-            limits=limits.examine(),
-            mounts=mounts.examine(),
-            clock=clock.examine(),
-            kernel=kernel.examine(),
-            tools=tools.examine(),
-            network=network.examine(targets),
+        return apart(find)
+    except LostError as error:
+        return kind.lost(str(error))
+
+
+def _watching() -> tuple[senses.Senses, syscalls.Syscalls]:
+    """What needs an engine, without which the syscalls can be learned in another way."""
+    try:
+        return apart(lambda: _with(senses.start()))
+    except LostError as error:
+        without = error
+        seen = senses.blind(error)
+        return seen, _section(
+            syscalls.Syscalls, lambda: syscalls.examine(privileges.status(), without)
         )
-    finally:
-        if not isinstance(engine, Exception):
-            engine.close()
+
+
+def _with(engine: CoreEngine | Exception) -> tuple[senses.Senses, syscalls.Syscalls]:
+    return senses.examine(engine), syscalls.examine(privileges.status(), engine)

@@ -50,8 +50,18 @@ def findings(examination: Examination) -> list[Finding]:
     """What all rules find, the likeliest to break work first."""
     found: list[Finding] = []
     for rule, name in _RULES:
-        found += rule(getattr(examination, name))
+        section = getattr(examination, name)
+        found += rule(section) if section.loss is None else [_lost(name, section.loss)]
     return sorted(found, key=lambda finding: -finding.likelihood)
+
+
+def _lost(name: str, why: str) -> Finding:
+    return Finding(
+        f"{name}.unseen",
+        0.3,
+        f"nothing could be learned of the {name}: {why}",
+        "let the seccomp profile answer with an errno instead of killing",
+    )
 
 
 def size(count: int) -> str:

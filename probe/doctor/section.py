@@ -12,6 +12,8 @@ import dataclasses
 import mmap
 import os
 import struct
+import types
+import typing
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +21,7 @@ from probe import abi
 
 _libc = ctypes.CDLL(None, use_errno=True)
 Value = TypeVar("Value")
+Whole = TypeVar("Whole", bound="Section")
 
 
 def fact(weight: float, doc: str) -> Any:
@@ -38,6 +41,26 @@ class Section:
     unknown: dict[str, str] = dataclasses.field(
         metadata={"weight": None, "doc": "fields that could not be learned, each with the reason"}
     )
+
+    @classmethod
+    def lost(cls: type[Whole], why: str) -> Whole:
+        """The section where nothing at all could be learned."""
+        hints = typing.get_type_hints(cls)
+        names = [field.name for field in dataclasses.fields(cls) if field.name != "unknown"]
+        blank = {
+            name: (typing.get_origin(hints[name]) or hints[name])()
+            for name in names
+            if types.NoneType not in typing.get_args(hints[name])
+        }
+        nothing = dict.fromkeys(names)
+        return cls(**{**nothing, **blank}, unknown=dict.fromkeys(names, why))
+
+    @property
+    def loss(self) -> str | None:
+        """Why nothing at all could be learned; None where something was."""
+        reasons = set(self.unknown.values())
+        whole = len(self.unknown) == len(dataclasses.fields(self)) - 1
+        return reasons.pop() if whole and len(reasons) == 1 else None
 
 
 class Learner:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from probe.coverage import SENSES
 from probe.doctor.section import Section, deadly, fact, passing
-from probe.engine.errors import EngineError
 
 if TYPE_CHECKING:
     from probe.engine.core import CoreEngine
@@ -23,28 +22,22 @@ class Senses(Section):
 
 def examine(engine: CoreEngine | Exception) -> Senses:
     """Of the engine that could be started, or of what kept it from starting."""
-    agent = _agent()
     if isinstance(engine, Exception):
-        return Senses(
-            engine="none",
-            senses=dict.fromkeys(SENSES, f"none: {engine}"),
-            mend=getattr(engine, "mend", None) or None,
-            agent=agent,
-            unknown={},
-        )
-    return Senses(
-        engine=engine.coverage.engine,
-        senses=dict(engine.coverage.senses),
-        mend=None,
-        agent=agent,
-        unknown={},
-    )
+        return blind(engine)
+    coverage = engine.coverage
+    return Senses(coverage.engine, dict(coverage.senses), None, _agent(), unknown={})
+
+
+def blind(error: Exception) -> Senses:
+    """Where no engine can be had."""
+    senses = dict.fromkeys(SENSES, f"none: {error}")
+    return Senses("none", senses, getattr(error, "mend", None) or None, _agent(), unknown={})
 
 
 def _agent() -> bool:
     from probe import local
 
-    client = None if deadly("socket") else local.connect()
+    client = None if deadly("socket") or deadly("connect") else local.connect()
     if client is None:
         return False
     client.close()
@@ -53,9 +46,6 @@ def _agent() -> bool:
 
 def start() -> CoreEngine | Exception:
     """The engine, or why there is none; whatever that is, the examination goes on."""
-    fatal = [call for call in ("bpf", "perf_event_open") if deadly(call)]
-    if fatal:
-        return EngineError(f"whoever calls {' or '.join(fatal)} is killed here", "allow the call")
     try:
         from probe.engine.core import CoreEngine
 

@@ -40,7 +40,8 @@ def render(examination: Examination, terminal: Terminal) -> None:
         terminal.text("→ " + finding.advice, "  ", "cyan")
     terminal.line()
     for name, lines in _SECTIONS.items():
-        _labelled(terminal, name, lines(getattr(examination, name)))
+        section = getattr(examination, name)
+        _labelled(terminal, name, lines(section) if section.loss is None else [section.loss])
     _labelled(terminal, "not learned", _unknown(examination))
 
 
@@ -67,7 +68,8 @@ def _unknown(examination: Examination) -> Iterator[str]:
     """Fields with the same reason together."""
     fields: dict[tuple[str, str], list[str]] = {}
     for name in _SECTIONS:
-        for field, why in getattr(examination, name).unknown.items():
+        section = getattr(examination, name)
+        for field, why in section.unknown.items() if section.loss is None else ():
             fields.setdefault((name, why), []).append(field)
     for (name, why), learned in fields.items():
         yield f"{name} ({', '.join(learned)}): {why}"

@@ -8,11 +8,14 @@ import json
 import locale
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import IO
 
 from probe.doctor.parallel import at_once
 from probe.doctor.section import Learner, Section, fact
@@ -114,15 +117,28 @@ def _said(command: Sequence[str]) -> str:
     except OSError:
         return ""
     try:
-        return process.communicate(timeout=_PATIENCE_S)[0][:_OUTPUT_MAX].decode(errors="replace")
-    except subprocess.TimeoutExpired:
-        return ""
+        return _first_of(process.stdout).decode(errors="replace")
     finally:
         process.kill()
         if group:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _first_of(stream: IO[bytes] | None) -> bytes:
+    """Until its end, but no more than is worth looking at, and no longer than we wait."""
+    assert stream is not None
+    end, said = time.monotonic() + _PATIENCE_S, b""
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    with stream:
+        while len(said) < _OUTPUT_MAX and poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            piece = os.read(stream.fileno(), _OUTPUT_MAX)
+            if not piece:
+                break
+            said += piece
+    return said
 
 
 def _start(command: Sequence[str]) -> tuple[subprocess.Popen[bytes], bool]:

@@ -218,6 +218,37 @@ def test_a_filter_that_kills_does_not_kill_the_doctor() -> None:
 
 
 @root_only
+@pytest.mark.parametrize(
+    ("calls", "lost"),
+    [
+        (("geteuid", "getegid"), {"privileges"}),
+        (("sendto", "getsockopt"), {"network"}),
+        (("statfs",), {"mounts"}),
+        (("epoll_ctl",), {"network"}),  # and the engine, so that the table is learned by trial
+    ],
+)
+def test_a_section_is_lost_alone(calls: tuple[str, ...], lost: set[str]) -> None:
+    """Where whoever looks is killed; the table in force is learned all the same."""
+    rules = dict.fromkeys(calls, "KILL_PROCESS")
+    report = validated(within(Profile(seccomp=rules), "--json"))
+    assert report["syscalls"]["refused"] == dict.fromkeys(calls, "kill")
+    unseen = {one["id"].removesuffix(".unseen") for one in report["findings"]}
+    assert unseen & report.keys() == lost
+    for section in lost:
+        assert all("SIGSYS" in why for why in report[section]["unknown"].values())
+
+
+@root_only
+def test_the_table_in_force_for_a_user_without_rights() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        profile = Profile(seccomp=RULES, user=1234)
+        with Sandbox(profile, "unused") as sandbox:
+            report = isolated(Path(folder), sandbox.command([]))
+    assert report["syscalls"]["learned"] == "trial"
+    assert report["syscalls"]["refused"] == ANSWERS
+
+
+@root_only
 def test_a_filter_that_cannot_be_learned_is_said_to_be_unknown() -> None:
     rules = {"seccomp": "EPERM", "bpf": "EPERM"}
     syscalls = validated(within(Profile(seccomp=rules), "--json"))["syscalls"]
