@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from collector import output
 from collector.output import Output
 from collector.store import Store, open_store
+from probe.completion import SHELLS, script
 from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
 
@@ -23,6 +24,22 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:50551"
 DEFAULT_DB = "collector.db"
+
+
+_SERVE_EXAMPLES = """\
+  collector serve --listen 0.0.0.0:50551 --db runs.db
+  collector serve --listen unix:/run/collector.sock"""
+_IMPORT_EXAMPLES = """\
+  collector import report.xml --run nightly --db runs.db
+  pytest --junitxml=/dev/stdout -q | collector import - --run nightly"""
+_EXPLAIN_EXAMPLES = """\
+  collector explain --run nightly          every failing test, by cause
+  collector explain --run nightly t17      one of them in full
+  collector explain --json t17             of the latest run, for programs"""
+_COMPLETION_EXAMPLES = """\
+  source <(collector completion bash)      in ~/.bashrc
+  source <(collector completion zsh)       in ~/.zshrc, after compinit
+  collector completion fish > ~/.config/fish/completions/collector.fish"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +74,16 @@ def parser() -> argparse.ArgumentParser:
     whole = _Parser(prog="collector", description=__doc__, allow_abbrev=False)
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
 
-    serve = commands.add_parser("serve", help="receive what probes see, until SIGTERM")
+    def add(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=summary,
+            description=summary.capitalize() + ".",
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    serve = add("serve", "receive what probes see, until SIGTERM", _SERVE_EXAMPLES)
     serve.add_argument(
         "--listen",
         metavar="ADDR",
@@ -66,18 +92,26 @@ def parser() -> argparse.ArgumentParser:
     )
     serve.set_defaults(command=_serve)
 
-    import_ = commands.add_parser("import", help="add test outcomes (JUnit XML) to a run")
+    import_ = add("import", "add test outcomes (JUnit XML) to a run", _IMPORT_EXAMPLES)
     import_.add_argument("files", nargs="+", metavar="FILE", help="JUnit XML; - for standard input")
     import_.add_argument(
         "--run", required=True, type=_new_run, help="the run that these are outcomes of"
     )
     import_.set_defaults(command=_import)
 
-    explain = commands.add_parser("explain", help="say why tests failed")
+    explain = add("explain", "say why tests failed", _EXPLAIN_EXAMPLES)
     explain.add_argument("test", nargs="?", metavar="TEST", type=_name, help="all failing ones")
     explain.add_argument("--run", type=_name, help="the latest one")
     explain.add_argument("--json", action="store_true", help="for programs")
     explain.set_defaults(command=_explain)
+
+    complete = add(
+        "completion",
+        "print what a shell is to source to complete collector",
+        _COMPLETION_EXAMPLES,
+    )
+    complete.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=", ".join(SHELLS))
+    complete.set_defaults(command=_completion)
 
     for command in (serve, import_, explain):
         command.add_argument(
@@ -87,6 +121,11 @@ def parser() -> argparse.ArgumentParser:
             help=f"a SQLite file ($COLLECTOR_DB, else {DEFAULT_DB} in this directory)",
         )
     return whole
+
+
+def _completion(options: argparse.Namespace) -> int:
+    Output().write(script(options.shell, parser()))
+    return 0
 
 
 def _name(text: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from probe.watcher import Watcher
 
 
-class _Formatter(argparse.HelpFormatter):
+class _Formatter(argparse.RawDescriptionHelpFormatter):
     """With a width of its own: argparse would import shutil to find one, at each argument."""
 
     def __init__(self, prog: str) -> None:
@@ -32,21 +32,32 @@ class Parser(argparse.ArgumentParser):
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options, with the function of the command in `command`."""
+    wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    return parser(wanted).parse_args(arguments)
+
+
+def parser(wanted: str | None = None) -> Parser:
+    """Of all commands, or of the wanted one alone, which takes less time."""
     top = Parser(prog="probe", description="Says why something failed in a sandbox.")
     top.add_argument("--version", action="version", version=f"probe {__version__}")
     # A given prog keeps argparse from formatting (and importing) for one of its own.
     commands = top.add_subparsers(prog="probe", metavar="COMMAND", required=True)
-    wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name, (summary, add, command) in COMMANDS.items():
         if wanted in (None, name):
             one = commands.add_parser(name, help=summary, description=summary.capitalize() + ".")
             add(one)
             one.set_defaults(command=command)
-    return top.parse_args(arguments)
+    return top
 
 
 def _add_run(run: Parser) -> None:
     run.usage = "probe run [options] -- CMD [ARG ...]"
+    run.epilog = """examples:
+  probe run -- make test                     say why it failed, if it does
+  probe run --json report.json -- ./job.sh   and keep the whole report
+  probe run --run nightly --test t17 --collector collector:50551 -- ./job.sh
+
+exit status: that of CMD; 128+N after signal N; 127 or 126 if it cannot start"""
     run.add_argument("--test", metavar="ID", default="", help="the test that CMD belongs to")
     run.add_argument(
         "--run",
@@ -76,6 +87,11 @@ def _add_run(run: Parser) -> None:
 
 
 def _add_agent(agent: Parser) -> None:
+    agent.epilog = """examples:
+  probe agent &                              watch the sandbox from its start
+  probe agent --collector collector:50551 &  and send what is seen
+
+signals: SIGTERM sends what is left and ends it"""
     agent.add_argument(
         "--collector",
         metavar="ADDR",
@@ -86,6 +102,13 @@ def _add_agent(agent: Parser) -> None:
 
 
 def _add_doctor(doctor: Parser) -> None:
+    doctor.epilog = """examples:
+  probe doctor                         what is likely to break here, worst first
+  probe doctor --reach db:5432         and whether that can be connected to
+  probe doctor --json > laptop.json    for another sandbox to compare with
+  probe doctor --diff laptop.json      only what differs from there
+
+exit status: 0 whatever is found; 2 for a file or a target that cannot be used"""
     doctor.add_argument("--json", action="store_true", help="the whole report, for programs")
     doctor.add_argument(
         "--diff",
@@ -120,6 +143,21 @@ def doctor_command(options: argparse.Namespace) -> int:
         _print_json(examination.as_json())
     else:
         text.render(examination, terminal)
+    return 0
+
+
+def _add_completion(completion: Parser) -> None:
+    completion.epilog = """examples:
+  source <(probe completion bash)            in ~/.bashrc
+  source <(probe completion zsh)             in ~/.zshrc, after compinit
+  probe completion fish > ~/.config/fish/completions/probe.fish"""
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL")
+
+
+def completion_command(options: argparse.Namespace) -> int:
+    from probe.completion import script
+
+    sys.stdout.write(script(options.shell, parser()))
     return 0
 
 
@@ -211,4 +249,9 @@ COMMANDS = {
     "run": ("run a command under watch and explain its failure", _add_run, run_command),
     "doctor": ("say what this sandbox can do and what will break", _add_doctor, doctor_command),
     "agent": ("the daemon of a sandbox image", _add_agent, agent_command),
+    "completion": (
+        "print what a shell is to source to complete probe",
+        _add_completion,
+        completion_command,
+    ),
 }
