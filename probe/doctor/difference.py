@@ -82,6 +82,8 @@ def _of_class(kind: type, name: str, here: Any, there: Any, weight: float) -> It
         own = field.metadata.get("weight", weight)
         if own is None or not _both_have(field.name, here, there):
             continue
+        if field.metadata.get("none_is_unknown") and None in (here[field.name], there[field.name]):
+            continue
         path = f"{name}.{field.name}" if name else field.name
         yield from _of(hints[field.name], path, here[field.name], there[field.name], own)
 

@@ -24,9 +24,10 @@ Value = TypeVar("Value")
 Whole = TypeVar("Whole", bound="Section")
 
 
-def fact(weight: float, doc: str) -> Any:
+def fact(weight: float, doc: str, none_is_unknown: bool = False) -> Any:
     """A field that two sandboxes are compared by; `weight` is how likely it breaks work."""
-    return dataclasses.field(metadata={"weight": weight, "doc": doc})
+    metadata = {"weight": weight, "doc": doc, "none_is_unknown": none_is_unknown}
+    return dataclasses.field(metadata=metadata)
 
 
 def passing(doc: str) -> Any:

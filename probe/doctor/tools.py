@@ -53,7 +53,9 @@ print(json.dumps({
 @dataclass
 class Tool:
     path: str = fact(0.1, "what PATH finds first")
-    version: str | None = fact(0.2, "as it says itself; none where it was not asked or said none")
+    version: str | None = fact(
+        0.2, "as it says itself; none where it was not asked, or said none", none_is_unknown=True
+    )
 
 
 @dataclass
