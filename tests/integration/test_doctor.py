@@ -23,6 +23,7 @@ from conftest import BIN
 import probe
 from collector.sandbox import Profile, Sandbox
 from probe import abi
+from probe.doctor.dependents import USUALLY_REFUSED
 
 PROBE = str(BIN / "probe")
 SCHEMA = json.loads((Path(probe.__file__).parent / "doctor.schema.json").read_text())
@@ -144,6 +145,17 @@ def test_the_table_in_force_by_trial_where_bpf_is_not_permitted() -> None:
     assert (syscalls["mode"], syscalls["learned"]) == ("filter", "trial")
     assert syscalls["refused"] == {**ANSWERS, "bpf": "EPERM"} and syscalls["conditional"] == {}
     assert set(syscalls["allowed"]) == EVERY_CALL - rules.keys()
+
+
+@root_only
+def test_a_filter_that_kills_at_dozens_of_calls_is_learned_whole() -> None:
+    numbers = abi.syscall_numbers(abi.machine())
+    killing = {name for name in USUALLY_REFUSED & EVERY_CALL if numbers[name] < 440}
+    syscalls = validated(within(Profile(seccomp=dict.fromkeys(killing, "KILL_PROCESS")), "--json"))[
+        "syscalls"
+    ]
+    assert syscalls["refused"] == dict.fromkeys(killing, "kill") and len(killing) > 60
+    assert syscalls["conditional"] == {} and syscalls["learned"] == "trial"
 
 
 @root_only
