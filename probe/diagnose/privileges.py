@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from probe.abi import capabilities
 from probe.diagnose.case import Dismissal
 from probe.diagnose.fallbacks import is_harmless
 from probe.diagnose.memory import size
@@ -11,17 +12,7 @@ from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.events import Syscall
 
-# capabilities(7): names by number.
-_NAMES = (
-    *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID"),
-    *("SETUID", "SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST"),
-    *("NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO"),
-    *("SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE"),
-    *("SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE"),
-    *("AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM"),
-    *("BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE"),
-)
-_NUMBERS = {f"CAP_{name}": number for number, name in enumerate(_NAMES)}
+_NUMBERS = {f"CAP_{name}": number for number, name in enumerate(capabilities.NAMES)}
 # The one that a call asks for; CAP_SYS_ADMIN where none is named.
 _CAPABILITIES = {
     "bind": "CAP_NET_BIND_SERVICE",
