@@ -19,7 +19,7 @@ from probe.context.access import (
     may,
     mode_text,
 )
-from probe.context.mount import Mount, mount_of
+from probe.context.mount import Entry, mount_of
 from probe.events import File
 
 SHARED_MEMORY = "/dev/shm"
@@ -61,10 +61,10 @@ def full_file_system(path: str | None) -> str | None:
     if room.f_bavail or not room.f_blocks:
         return None
     mount = mount_of(place)
-    return f"{mount.point if mount else place} is full ({room.f_blocks * room.f_frsize} bytes)"
+    return f"{mount.path if mount else place} is full ({room.f_blocks * room.f_frsize} bytes)"
 
 
-def _in_the_way(path: str, event: File, who: Caller, mount: Mount | None) -> Facts:
+def _in_the_way(path: str, event: File, who: Caller, mount: Entry | None) -> Facts:
     """What refused it: a cause id, and the file or directory whose mode it was."""
     closed = first_unsearchable(path, who)
     if closed is not None:
@@ -87,9 +87,9 @@ def _in_the_way(path: str, event: File, who: Caller, mount: Mount | None) -> Fac
     return told
 
 
-def _reason(path: str, event: File, who: Caller, mount: Mount | None, found: os.stat_result) -> str:
+def _reason(path: str, event: File, who: Caller, mount: Entry | None, found: os.stat_result) -> str:
     """Modes, flags of the file and of its mount, and what nothing of these explains."""
-    flags = mount.flags.split(",") if mount else []
+    flags = mount.flags if mount else ()
     if event.syscall in ("mmap", "mmap2"):
         return "exec.noexec_mount" if "noexec" in flags else "lsm.denied"
     if _asks_to_execute(event) and stat.S_ISREG(found.st_mode):
@@ -176,7 +176,7 @@ def _nearest(path: str) -> str:
     return path or "/"
 
 
-def _file_system(path: str, mount: Mount | None) -> Facts:
+def _file_system(path: str, mount: Entry | None) -> Facts:
     try:
         room = os.statvfs(path)
     except OSError:
@@ -188,5 +188,5 @@ def _file_system(path: str, mount: Mount | None) -> Facts:
     if room.f_files:  # file systems without a fixed number of inodes say 0
         found["free_inodes"] = room.f_favail
     if mount is not None:
-        found |= {"mount": mount.point, "fstype": mount.fstype, "mount_flags": mount.flags}
+        found |= {"mount": mount.path, "fstype": mount.fstype, "mount_flags": ",".join(mount.flags)}
     return found

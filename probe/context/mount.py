@@ -1,4 +1,4 @@
-"""Mounts, as the calling thread's mount namespace has them (proc(5), mountinfo)."""
+"""The mounts that the calling thread can see (proc(5), mountinfo)."""
 
 from __future__ import annotations
 
@@ -6,64 +6,89 @@ import os
 import re
 from dataclasses import dataclass
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
 # Our own procfs: where a thread has gone to look at a workload's files there may be none.
 _PROC = (
     os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if os.path.isdir("/proc") else -1
 )
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """Where a file system is attached, its type, and how: "ro,noexec"."""
+_FLAGS = ("ro", "noexec", "nosuid", "nodev")
 
-    point: str
+
+@dataclass(frozen=True)
+class Entry:
+    """One mount: `root` is the directory of the file system that is seen at `path`."""
+
+    root: str
+    path: str
+    options: frozenset[str]
     fstype: str
-    flags: str
+    source: str
+    super_options: frozenset[str]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What it keeps from happening: read-only may be the mount or all of the file system."""
+        here = self.options | (self.super_options & {"ro"})
+        return tuple(flag for flag in _FLAGS if flag in here)
 
 
-def mount_of(path: str) -> Mount | None:
-    """The mount that `path` (absolute) lies on; None where the table cannot be read."""
-    here = os.path.realpath(path)
-    found = None
-    for line in _table():
-        mount = _parse(line)
-        # The last of those at one place is the one seen, and the innermost place counts.
-        if (
-            mount
-            and _covers(mount.point, here)
-            and (not found or len(mount.point) >= len(found.point))
-        ):
-            found = mount
+def entries() -> list[Entry]:
+    """OSError without /proc."""
+    table = os.open("thread-self/mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=_PROC)
+    with open(table, encoding="utf-8", errors="surrogateescape") as file:
+        return visible(parse(file.read()))
+
+
+def mount_of(path: str) -> Entry | None:
+    """The mount that an absolute path lies on; None where the table cannot be read."""
+    try:
+        return holding(os.path.realpath(path), entries())
+    except OSError:
+        return None
+
+
+def visible(table: list[Entry]) -> list[Entry]:
+    """Without those that a later mount, at the same place or above, covers."""
+    found: list[Entry] = []
+    for entry in table:
+        found = [one for one in found if not _lies_on(one.path, entry.path)]
+        found.append(entry)
     return found
 
 
-def _covers(point: str, path: str) -> bool:
-    return point == "/" or path == point or path.startswith(point + "/")
+def _lies_on(path: str, mount: str) -> bool:
+    return (path + "/").startswith(mount.rstrip("/") + "/")
 
 
-def _parse(line: str) -> Mount | None:
-    place, _, rest = line.partition(" - ")
-    fields, super_fields = place.split(" "), rest.split(" ", 2)
-    if len(fields) < 6 or len(super_fields) < 3:
-        return None
-    # A file system may be read-only as a whole, beside the flags of this mount.
-    whole = ["ro"] if "ro" in super_fields[2].split(",") else []
-    flags = dict.fromkeys([*whole, *fields[5].split(",")])
-    if whole:
-        flags.pop("rw", None)
-    return Mount(_unescaped(fields[4]), super_fields[0], ",".join(flags))
+def parse(table: str) -> list[Entry]:
+    """Lines that are not of the documented form are left out."""
+    found = []
+    for line in table.split("\n"):
+        place, _, kind = line.partition(" - ")
+        fields, words = place.split(" "), kind.split(" ")
+        if len(fields) < 6 or len(words) < 3:
+            continue
+        found.append(
+            Entry(
+                root=_plain(fields[3]),
+                path=_plain(fields[4]),
+                options=frozenset(fields[5].split(",")),
+                fstype=words[0],
+                source=_plain(words[1]),
+                super_options=frozenset(words[2].split(",")),
+            )
+        )
+    return found
 
 
-def _unescaped(text: str) -> str:
-    """Blanks and the like are written as \\040."""
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
+def _plain(text: str) -> str:
+    r"""Space, tab, newline and backslash stand there as \040 and the like."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
-def _table() -> list[str]:
-    try:
-        table = os.open("thread-self/mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=_PROC)
-    except OSError:
-        return []
-    with open(table, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read().splitlines()
+def holding(path: str, table: list[Entry]) -> Entry | None:
+    """The visible mount that an absolute, resolved path lies on: the deepest."""
+    above = (entry for entry in table if _lies_on(path, entry.path))
+    return max(above, key=lambda entry: len(entry.path), default=None)

@@ -83,8 +83,8 @@ def _forbidden(path: str, who: Caller) -> Obstacle:
         return Obstacle("exec.permission")
     if stat.S_ISDIR(found.st_mode):
         return Obstacle("exec.permission", "it is a directory")
-    if mount is not None and "noexec" in mount.flags.split(","):
-        return Obstacle("exec.noexec_mount", mount.point)
+    if mount is not None and "noexec" in mount.flags:
+        return Obstacle("exec.noexec_mount", mount.path)
     if not may(found, who, EXECUTE):
         return Obstacle("exec.permission", f"mode {mode_text(found)}")
     head = _head(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from probe.doctor.mountinfo import Entry
+from probe.context.mount import Entry
 from probe.doctor.section import read
 
 _NO_LIMIT = 1 << 60  # version 1 says "none" by a number near 2**63, rounded to pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from dataclasses import dataclass
 
-from probe.doctor import mountinfo
+from probe.context import mount as mountinfo
 from probe.doctor.cgroup import Cgroup
 from probe.doctor.section import Learner, Section, fact, passing, read, sysctls
 

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probe.doctor import mountinfo
-from probe.doctor.mountinfo import Entry
+from probe.context import mount as mountinfo
+from probe.context.mount import Entry
 from probe.doctor.section import Learner, Section, fact, passing
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})

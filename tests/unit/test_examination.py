@@ -15,11 +15,12 @@ from test_filters import ARCH, MACHINE, SYSCALLS, loaded, program
 
 from collector.sandbox import compile_filter
 from probe import abi
-from probe.doctor import cgroup, examine, mountinfo, mounts, network
+from probe.context import mount as mountinfo
+from probe.context.mount import Entry
+from probe.doctor import cgroup, examine, mounts, network
 from probe.doctor.dependents import DEPENDENTS, USUALLY_REFUSED
 from probe.doctor.difference import differences
 from probe.doctor.findings import size
-from probe.doctor.mountinfo import Entry
 from probe.doctor.parallel import at_once
 from probe.engine.filters import returns, run, seccomp_data
 
