@@ -66,7 +66,8 @@ class Testbed:
             for name, value in os.environ.items()
             if not name.startswith("PROBE_") and name != "PYTHONDONTWRITEBYTECODE"
         }
-        return {**kept, "PROBE_SOCKET": str(self._socket) if agent else "/nonexistent"}
+        socket = str(self._socket) if agent else "/nonexistent"
+        return {**kept, "PROBE_SOCKET": socket, "PROBE_SPOOL": str(self.folder / "spool")}
 
     def helper(self, name: str) -> str:
         """The path of a C program of this package, compiled."""

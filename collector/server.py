@@ -15,8 +15,8 @@ from grpc_reflection.v1alpha import reflection
 
 from collector.ingest import MESSAGE_BYTES, SERVICE, Ingest
 from collector.store import Store
+from probe.access import check_address
 from probe.problem import Problem
-from probe.stream import check_address
 
 GRACE_S = 5.0  # for streams to end by themselves when the collector stops
 _OPTIONS = (

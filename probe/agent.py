@@ -6,6 +6,7 @@ One loop waits for the kernel's records, for clients of the Unix socket
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from probe import identity, local, report
-from probe.coverage import Losses
+from probe.access import Access, from_options
+from probe.coverage import Coverage
 from probe.diagnose import Case, explain
 from probe.engine.core import CoreEngine
 from probe.engine.errors import EngineError
@@ -74,8 +76,6 @@ class Agent:
         self._stream = stream
         self._listener = listener
         self._spans: dict[int, Span] = {}
-        # What the stream had lost when each span began: the rest may have been the span's.
-        self._undelivered: dict[int, Losses] = {}
         self._clients: dict[int, Client] = {}
         self._requests: dict[str, Callable[[Client, JsonObject], JsonObject]] = {
             "begin": self._begin,
@@ -102,7 +102,7 @@ class Agent:
             self._drop(client)
         if self._stream is not None:
             if not self._stream.drain(DRAIN_S):
-                log.warning("undelivered", losses=self._stream.losses.by_sense)
+                log.warning("undelivered", **self._stream.status())
             self._stream.close()
         self._watch.close()
 
@@ -179,8 +179,6 @@ class Agent:
             os.close(pidfd)
             raise
         client.spans[span.key] = pidfd
-        if self._stream is not None:
-            self._undelivered[span.key] = self._stream.losses
         self._spans[span.key] = span
         return {"key": span.key}
 
@@ -208,8 +206,7 @@ class Agent:
         case = self._watch.end(key, None if span.whole_process else pidfd)
         os.close(pidfd)
         if self._stream is not None:
-            undelivered = self._stream.losses.since(self._undelivered.pop(key, Losses()))
-            self._stream.put_span(span, case.coverage, case.losses.plus(undelivered))
+            self._stream.put_span(span, case.coverage, case.losses)
         return case
 
     def _status(self, client: Client, request: JsonObject) -> JsonObject:
@@ -217,6 +214,7 @@ class Agent:
             "coverage": self._watch.coverage.as_json(),
             "open_spans": len(self._spans),
             "clients": len(self._clients),
+            "stream": self._stream.status() if self._stream is not None else None,
         }
 
     def _drop(self, client: Client) -> None:
@@ -288,10 +286,11 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def serve(path: str | None, collector: str | None) -> None:
+def serve(options: argparse.Namespace) -> None:
     """Runs until SIGTERM or SIGINT. Problem where the sandbox does not let it."""
     configure_logging()
-    path = path or local.socket_path()
+    path = options.socket or local.socket_path()
+    access = from_options(options, options.collector) if options.collector else None
     try:
         engine = CoreEngine()
     except EngineError as error:
@@ -301,18 +300,9 @@ def serve(path: str | None, collector: str | None) -> None:
     stopped, stop = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os.write(stop, b"x"))
-    stream: Stream | None = None
-    if collector is not None:
-        from probe.stream import Stream
-
-        stream = Stream(
-            collector,
-            sandbox=identity.sandbox_id(),
-            boot=identity.boot_id(),
-            coverage=engine.coverage,
-        )
+    stream = _stream(access, engine.coverage, options) if access is not None else None
     agent = Agent(Watch(engine, _sink(stream)), listener, stream)
-    log.info("listening", socket=path, collector=collector, engine=engine.name)
+    log.info("listening", socket=path, collector=options.collector, engine=engine.name)
     try:
         agent.run(stopped)
     finally:
@@ -320,6 +310,34 @@ def serve(path: str | None, collector: str | None) -> None:
             os.unlink(path)
         agent.close()
     log.info("ended")
+
+
+def _stream(access: Access, coverage: Coverage, options: argparse.Namespace) -> Stream:
+    # gRPC's own complaints on stderr add nothing to ours; it reads this when it is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from probe.spool import DEFAULT_FOLDER
+    from probe.stream import Stream
+
+    stream = Stream(
+        access,
+        sandbox=identity.sandbox_id(),
+        boot=identity.boot_id(),
+        coverage=coverage,
+        spool=options.spool or DEFAULT_FOLDER,
+        spool_bytes=options.spool_size << 20,
+        spool_age_s=options.spool_age * 3600.0,
+        changed=_say_of_stream,
+    )
+    if stream.obstacle is not None:
+        log.warning("what waits is kept in memory alone", reason=stream.obstacle)
+    return stream
+
+
+def _say_of_stream(reason: str | None) -> None:
+    if reason is None:
+        log.info("streaming")
+    else:
+        log.warning("not streaming", reason=reason)
 
 
 def _make_room_for_clients() -> None:

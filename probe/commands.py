@@ -77,6 +77,7 @@ exit status: that of CMD; 128+N after signal N; 127 or 126 if it cannot start"""
         metavar="ADDR",
         help="send what was seen there (default: the agent's, else $PROBE_COLLECTOR)",
     )
+    _add_access(run)
     run.add_argument(
         "--engine",
         choices=("auto", "core"),
@@ -84,6 +85,22 @@ exit status: that of CMD; 128+N after signal N; 127 or 126 if it cannot start"""
         help="core: eBPF in this process; auto: a running agent, else core",
     )
     run.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD")
+
+
+def _add_access(command: Parser) -> None:
+    """How to reach the collector; what is not given comes from the environment."""
+    for flag, what in (
+        ("--ca", "certificates that the collector's must be signed by, in PEM ($PROBE_CA)"),
+        ("--cert", "our own certificate, in PEM ($PROBE_CERT)"),
+        ("--key", "its key ($PROBE_KEY)"),
+        ("--token-file", "holds the token of this sandbox ($PROBE_TOKEN_FILE; or $PROBE_TOKEN)"),
+    ):
+        command.add_argument(flag, metavar="FILE", help=what)
+    command.add_argument(
+        "--insecure",
+        action="store_true",
+        help="plain text to a collector on another machine too ($PROBE_INSECURE)",
+    )
 
 
 def _add_agent(agent: Parser) -> None:
@@ -94,9 +111,24 @@ def _add_agent(agent: Parser) -> None:
 signals: SIGTERM sends what is left and ends it"""
     agent.add_argument(
         "--collector",
-        metavar="ADDR",
+        metavar="ADDR[,ADDR]",
         default=os.environ.get("PROBE_COLLECTOR"),
-        help="host:port or unix:/path of a collector (default: $PROBE_COLLECTOR)",
+        help="host:port or unix:/path of a collector, or several of one database "
+        "(default: $PROBE_COLLECTOR)",
+    )
+    _add_access(agent)
+    agent.add_argument(
+        "--spool",
+        metavar="DIR",
+        default=os.environ.get("PROBE_SPOOL"),
+        help="keep there what the collector has not acknowledged "
+        "(default: $PROBE_SPOOL, else /var/lib/probe/spool)",
+    )
+    agent.add_argument(
+        "--spool-size", metavar="MIB", type=_positive, default=64, help="at most (%(default)s)"
+    )
+    agent.add_argument(
+        "--spool-age", metavar="HOURS", type=_positive, default=24, help="at most (%(default)s)"
     )
     agent.add_argument("--socket", metavar="PATH", help="default: /run/probe/agent.sock")
 
@@ -176,8 +208,14 @@ def _print_json(content: JsonObject) -> None:
 def agent_command(options: argparse.Namespace) -> int:
     from probe.agent import serve
 
-    serve(options.socket, options.collector)
+    serve(options)
     return 0
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 20:
+        raise Problem(f"{text!r}: no number above 0", "give a whole one")
+    return int(text)
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -186,7 +224,7 @@ def run_command(options: argparse.Namespace) -> int:
     command = options.cmd[1:] if options.cmd[:1] == ["--"] else options.cmd
     if not command:
         raise Problem("no command given", "probe run [options] -- CMD [ARG ...]")
-    watch = watcher.choose(options.engine, options.collector)
+    watch = watcher.choose(options.engine, options)
     try:
         child = run.Child(command)
     except OSError as error:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from probe.access import Access
 from probe.diagnose import Case
 from probe.stream import Stream
 
 TIMEOUT_S = 5.0
 
 
-def send_case(address: str, case: Case) -> bool:
+def send_case(access: Access, case: Case) -> bool:
     """True when the collector has stored it; False when it did not within TIMEOUT_S."""
-    stream = Stream(address, sandbox=case.span.sandbox, boot=case.span.boot, coverage=case.coverage)
+    stream = Stream(access, sandbox=case.span.sandbox, boot=case.span.boot, coverage=case.coverage)
     try:
         for event in case.events:
             stream.put_event(event)

@@ -1,9 +1,10 @@
-"""The way to the collector: a bounded queue in memory, and a thread that empties it.
+"""The way to the collector: what waits is kept in a spool, and a thread brings it there.
 
-An item leaves the queue when the collector has acknowledged it, and an
+An item leaves the spool when the collector has acknowledged it, and an
 acknowledgement follows a commit there. After a break everything that was not
-acknowledged is sent again; the collector knows an event by its (sandbox, boot,
-sequence), a span by its key and start, and keeps each once.
+acknowledged is sent again, there or to another collector of the same database; that
+knows an event by its (sandbox, boot, sequence), a span by its key and start, and
+keeps each once.
 
 An item has a number of its own, which acknowledgements name. Several probes may
 speak for one boot at the same time (two `probe run`), so the number in Welcome may
@@ -15,225 +16,156 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import probe
+from probe.access import Access
 from probe.coverage import Coverage, Losses
-from probe.events import Event, Loss
-from probe.problem import Problem
+from probe.events import Event
+from probe.queue import SPANS, UNREADABLE, Entry, Numbers, Queue, loss_item, lost_with
 from probe.span import Span
+from probe.spool import AGE_MAX_S, SIZE_MAX, Spool, sync
 
 if TYPE_CHECKING:
     from probe.wire import stream_pb2 as wire
 
-CAPACITY = 65_536  # items
+CAPACITY = 65_536  # items in memory
+MEMORY_BYTES = 16 << 20
 BATCH_ITEMS = 512
 BATCH_BYTES = 1 << 20  # the collector takes messages of up to 4 MiB
+WINDOW_ITEMS = 4096  # under way at most, whatever the collector would take
 LINGER_S = 0.2  # how long an item waits for company
 FIRST_DELAY_S, MAX_DELAY_S = 0.1, 30.0
 DRAIN_DELAY_S = 0.2  # between attempts while somebody waits in drain()
+PAUSE_MAX_S = 60.0  # that a collector can ask for
+SYNC_EVERY_S = 1.0
 
-SPANS = "spans"  # what a lost span is counted under
-_SENSE = {
-    "seccomp": "seccomp",
-    "syscall": "seccomp",
-    "exec": "exec",
-    "exit": "exec",
-    "fork": "fork",
-    "connect": "connect",
-    "dns": "dns",
-    "oom": "oom",
-    "signal": "oom",
-    "file": "files",
-    "limit": "exec",
-}
-
-_CHANNEL_OPTIONS = (
-    # A collector that vanished without a word (a cut cable) is noticed all the same.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # The proxy in a sandbox's environment is for the workload, not for us.
-    ("grpc.enable_http_proxy", 0),
-    # Else a new channel inherits the back-off of the one before it, on top of ours.
-    ("grpc.use_local_subchannel_pool", 1),
+# What may pass by itself (OTLP 1.x, "OTLP/gRPC Response", table of codes).
+RETRYABLE = frozenset(
+    {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
 )
-
-
-def check_address(address: str) -> str:
-    """`host:port` or `unix:/path`, as given. Problem where it is neither."""
-    if address.startswith("unix:"):
-        if address.removeprefix("unix:").strip("/"):
-            return address
-    else:
-        host, _, port = address.rpartition(":")
-        bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
-        if host and not bare_ipv6 and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
-            return address
-    raise Problem(f"{address!r} is no address", "give host:port, [ipv6]:port or unix:/path")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An item on its way, with what is counted (and where) if it is lost."""
-
-    sequence: int
-    sense: str
-    count: int
-    item: wire.Item
-
-
-class Queue:
-    """What is not acknowledged yet, ascending: sent ones first, waiting ones after them.
-
-    When it is full the oldest waiting entry gives way and is counted. An entry that
-    was sent before a break and lost its acknowledgement in it may be counted too.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._sent: deque[Entry] = deque()
-        self._waiting: deque[Entry] = deque()
-        self._lost: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return len(self._sent) + len(self._waiting)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def sent(self) -> int:
-        return len(self._sent)
-
-    @property
-    def last_sent(self) -> int:
-        """The highest sequence under way, 0 when there is none."""
-        return self._sent[-1].sequence if self._sent else 0
-
-    @property
-    def first_waiting(self) -> int:
-        """The lowest sequence that waits, 0 when there is none."""
-        return self._waiting[0].sequence if self._waiting else 0
-
-    @property
-    def losses(self) -> Losses:
-        return Losses(dict(self._lost))
-
-    def append(self, entry: Entry) -> None:
-        """Its sequence is above all before it."""
-        self._waiting.append(entry)
-        if len(self) > self._capacity:
-            self._lose(self._waiting.popleft())
-
-    def take(self, items: int, size: int) -> list[Entry]:
-        """The next entries to send: up to `items` of them and `size` bytes, at least one."""
-        taken: list[Entry] = []
-        while self._waiting and len(taken) < items:
-            size -= self._waiting[0].item.ByteSize()
-            if taken and size < 0:
-                break
-            taken.append(self._waiting.popleft())
-        self._sent.extend(taken)
-        return taken
-
-    def acknowledge(self, sequence: int) -> None:
-        """Forgets everything up to `sequence`."""
-        for entries in (self._sent, self._waiting):
-            while entries and entries[0].sequence <= sequence:
-                entries.popleft()
-
-    def rewind(self) -> None:
-        """What was sent and not acknowledged waits again."""
-        self._waiting.extendleft(reversed(self._sent))
-        self._sent.clear()
-
-    def lose_sent(self) -> None:
-        """Gives up what is under way."""
-        while self._sent:
-            self._lose(self._sent.popleft())
-
-    def count_lost(self, sense: str, count: int) -> None:
-        self._lost[sense] += count
-
-    def _lose(self, entry: Entry) -> None:
-        self.count_lost(entry.sense, entry.count)
+_RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 class _Session:
     """One connection, from Hello to its end. Its fields change under the stream's lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, hello: bytes) -> None:
+        self.hello = hello
         self.welcomed = False
         self.progress = False  # something was acknowledged, or nothing was left to send
         self.over = False
         self.refused = False  # the collector cannot make sense of something we sent
+        self.delay_s: float | None = None  # before the next one, where the collector says so
+        self.hopeless = False  # nothing that passes by itself
+        self.window = WINDOW_ITEMS
+        self.paused_until = 0.0  # monotonic
+        self.heard_ns = self.received_ns = 0  # the last message: by its clock, and by ours
 
 
 class Stream:
     """Takes events and spans from any thread, in any order, and brings them to the collector.
 
     The constructor imports grpc and starts a thread; create it after a fork, not
-    before. It raises Problem for an address of no known form and never because the
-    collector is away: it tries for ever, with growing pauses.
+    before. It never raises because the collector is away: it tries for ever, with
+    growing pauses. `changed` is told in words when the way is cut, and None when it
+    is open again.
     """
 
     def __init__(
         self,
-        address: str,
+        access: Access,
         *,
         sandbox: str,
         boot: str,
         coverage: Coverage,
+        spool: str | Path | None = None,
+        spool_bytes: int = SIZE_MAX,
+        spool_age_s: float = AGE_MAX_S,
         capacity: int = CAPACITY,
         batch_items: int = BATCH_ITEMS,
         linger_s: float = LINGER_S,
+        changed: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
-        check_address(address)
-        self._target = address if address.startswith("unix:") else f"dns:///{address}"
-        self._sandbox, self._boot, self._coverage = sandbox, boot, coverage
-        # Above whatever an earlier process of this boot has used.
-        self._sequence = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        from probe.message import coverage_message
+        from probe.wire import stream_pb2 as wire
+
+        self._access = access
+        self._numbers = Numbers()
         self._batch_items, self._linger_s = batch_items, linger_s
-        self._queue = Queue(capacity)
+        hello = wire.Hello(
+            sandbox=sandbox,
+            boot=boot,
+            version=probe.__version__,
+            coverage=coverage_message(coverage),
+        )
+        memory = Queue(capacity, MEMORY_BYTES)
+        self._spool = Spool(spool, hello, memory, size_max=spool_bytes, age_max_s=spool_age_s)
         self._changed = threading.Condition()
         self._closed = False
         self._drains = 0
         self._singly_until = 0  # up to here items go one by one: one of them was refused
         self._error: str | None = "not connected yet"
+        self._say = changed
         self._call: Any = None
         _import_wire()
-        self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name="stream", daemon=True)]
+        if spool is not None:
+            self._threads.append(threading.Thread(target=self._tend, name="spool", daemon=True))
+        for thread in self._threads:
+            thread.start()
 
     @property
     def losses(self) -> Losses:
-        """What had to be given up here, by sense: the queue was full, or it was refused."""
+        """What had to be given up here, by sense: no room was left, or it was refused."""
         with self._changed:
-            return self._queue.losses
+            return self._spool.losses
 
     @property
     def error(self) -> str | None:
         """Why nothing gets through at the moment; None while the collector listens."""
         return self._error
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why the disk takes nothing, so that what waits is in memory alone."""
+        return self._spool.obstacle
+
+    def status(self) -> dict[str, Any]:
+        """For people who ask how it goes."""
+        with self._changed:
+            return {
+                "waiting": len(self._spool),
+                "spool_bytes": self._spool.size,
+                "spool_obstacle": self._spool.obstacle,
+                "lost": self._spool.losses.by_sense,
+                "error": self._error,
+            }
+
     def put_event(self, event: Event) -> None:
-        """Never waits."""
+        """Never waits, never raises: what has no place on the wire is counted."""
         from probe.message import event_message
         from probe.wire import stream_pb2 as wire
 
-        sense = event.sense if isinstance(event, Loss) else _SENSE[event.kind]
-        self._put(wire.Item(event=event_message(event)), sense, event.count)
+        try:
+            self._put(wire.Item(event=event_message(event)))
+        except (ValueError, TypeError):
+            with self._changed:
+                self._spool.count_lost(Counter({(event.span, UNREADABLE): event.count}))
 
     def put_span(self, span: Span, coverage: Coverage, losses: Losses) -> None:
         """Never waits. A span may be put again when more is known of it; the last one holds."""
         from probe.message import span_message
         from probe.wire import stream_pb2 as wire
 
-        self._put(wire.Item(span=span_message(span, coverage, losses)), SPANS, 1)
+        try:
+            self._put(wire.Item(span=span_message(span, self._delivery(coverage), losses)))
+        except (ValueError, TypeError):
+            with self._changed:
+                self._spool.count_lost(Counter({(span.key, SPANS): 1}))
 
     def drain(self, timeout_s: float) -> bool:
         """Waits until everything is acknowledged; False when time ran out before."""
@@ -241,73 +173,116 @@ class Stream:
             self._drains += 1
             self._changed.notify_all()
             try:
-                return self._changed.wait_for(lambda: not len(self._queue), timeout_s)
+                return self._changed.wait_for(lambda: not len(self._spool), timeout_s)
             finally:
                 self._drains -= 1
 
     def close(self) -> None:
-        """Ends the connection and the thread. What is not acknowledged is given up."""
+        """Ends the connection and the threads. What is not acknowledged stays in the spool."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(1)
-        if self._thread.is_alive() and self._call is not None:
+        self._threads[0].join(1)
+        if self._threads[0].is_alive() and self._call is not None:
             self._call.cancel()
-            self._thread.join(1)
+        for thread in self._threads:
+            thread.join(1)
+        with self._changed:
+            self._spool.close()
 
-    def _put(self, item: wire.Item, sense: str, count: int) -> None:
+    def _delivery(self, coverage: Coverage) -> Coverage:
+        """With a word on the spool, where what waits would not survive us."""
+        obstacle = self._spool.obstacle
+        if obstacle is None:
+            return coverage
+        senses = {**coverage.senses, "delivery": f"partial: in memory alone, {obstacle}"}
+        return Coverage(coverage.engine, senses, coverage.attribution)
+
+    def _put(self, item: wire.Item) -> None:
         with self._changed:
             if item.ByteSize() > BATCH_BYTES:
-                self._queue.count_lost(sense, count)
+                self._spool.count_lost(lost_with([item.SerializeToString()]))
                 return
-            self._sequence += 1
-            item.sequence = self._sequence
-            self._queue.append(Entry(self._sequence, sense, count, item))
-            if self._queue.waiting == 1 or self._queue.waiting >= self._batch_items:
+            self._append(item)
+            if self._spool.waiting == 1 or self._spool.waiting >= self._batch_items:
                 self._changed.notify_all()
+
+    def _append(self, item: wire.Item) -> None:
+        item.sequence = item.sequence or self._numbers.next()
+        self._spool.append(Entry(item.sequence, item.SerializeToString()))
+
+    def _tell_losses(self) -> None:
+        for span, sense, count in self._spool.untold():
+            self._append(loss_item(self._numbers.next(), span, sense, count, "queue"))
+
+    def _tend(self) -> None:
+        """Brings to the disk what the spool was given, beside those who give."""
+        while not self._closed:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, SYNC_EVERY_S)
+                self._spool.expire()
+                descriptors = self._spool.descriptors()
+            sync(descriptors)
 
     def _run(self) -> None:
         import grpc
 
-        failures = 0
+        failures = turn = 0
         while not self._closed:
-            session = _Session()
+            with self._changed:
+                session = _Session(self._spool.hello)
+            address = self._access.addresses[turn % len(self._access.addresses)]
+            reason = None
             try:
-                self._converse(session)
-                reason = "the collector ended the stream"
+                self._converse(session, address)
+                reason = None if self._is_at_work(session) else "the collector ended the stream"
             except grpc.RpcError as error:
                 reason = error.details() or error.code().name
-                session.refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-            self._error = reason
-            self._end(session)
+                _judge(session, error)
+            except OSError as error:  # a file of ours cannot be read now
+                reason = f"{error.filename}: {error.strerror}"
+            self._end(session, reason)
+            if reason is None:
+                continue
+            turn += 1
             failures = 1 if session.progress else min(failures + 1, 16)
-            # With jitter, so that a thousand probes do not come back in the same instant.
-            self._pause(random.uniform(0.5, 1) * min(MAX_DELAY_S, FIRST_DELAY_S * 2**failures))
+            self._pause(_delay(session, failures))
 
-    def _converse(self, session: _Session) -> None:
-        import grpc
+    def _is_at_work(self, session: _Session) -> bool:
+        """The session ended because what comes next is another boot's."""
+        with self._changed:
+            return session.progress and session.hello != self._spool.hello
 
+    def _converse(self, session: _Session, address: str) -> None:
         from probe.wire.stream_pb2_grpc import CollectorStub
 
-        with grpc.insecure_channel(self._target, options=_CHANNEL_OPTIONS) as channel:
-            self._call = CollectorStub(channel).Stream(self._requests(session))
+        with self._access.channel(address) as channel:
+            self._call = CollectorStub(channel).Stream(
+                self._requests(session),
+                metadata=self._access.metadata(),
+                compression=self._access.compression(address),
+            )
             for message in self._call:
                 self._heard(session, message)
 
-    def _end(self, session: _Session) -> None:
+    def _end(self, session: _Session, reason: str | None) -> None:
         with self._changed:
             session.over = True
-            if session.refused and self._queue.sent:
+            if session.refused and self._spool.sent:
                 self._isolate()
-            self._queue.rewind()
+            self._spool.rewind()
+            self._tell_losses()
             self._changed.notify_all()
+        if reason != self._error:
+            self._error = reason
+            self._say(reason)
 
     def _isolate(self) -> None:
         """Finds the item that the collector cannot take, and gives up that one alone."""
-        if self._queue.last_sent <= self._singly_until:
-            self._queue.lose_sent()
+        if self._spool.last_sent <= self._singly_until:
+            self._spool.lose_sent()
         else:
-            self._singly_until = self._queue.last_sent
+            self._singly_until = self._spool.last_sent
 
     def _pause(self, delay_s: float) -> None:
         began = time.monotonic()
@@ -321,19 +296,16 @@ class Stream:
 
     def _requests(self, session: _Session) -> Iterator[wire.ProbeMessage]:
         """What we say; grpc draws it in a thread of its own."""
-        from probe.message import coverage_message
         from probe.wire import stream_pb2 as wire
 
-        hello = wire.Hello(
-            sandbox=self._sandbox,
-            boot=self._boot,
-            version=probe.__version__,
-            coverage=coverage_message(self._coverage),
-            time_ns=time.time_ns(),
-        )
+        hello = wire.Hello.FromString(session.hello)
+        hello.time_ns = time.time_ns()
         yield wire.ProbeMessage(hello=hello)
         while entries := self._next_batch(session):
-            yield wire.ProbeMessage(batch=wire.Batch(items=[entry.item for entry in entries]))
+            batch = wire.Batch(items=map(wire.Item.FromString, (entry.data for entry in entries)))
+            batch.clock.heard_ns, batch.clock.received_ns = session.heard_ns, session.received_ns
+            batch.clock.sent_ns = time.time_ns()
+            yield wire.ProbeMessage(batch=batch)
 
     def _next_batch(self, session: _Session) -> list[Entry]:
         """Waits for something to send; empty when the session is over."""
@@ -342,35 +314,99 @@ class Stream:
             return session.over or self._closed
 
         def full() -> bool:
-            enough = self._queue.waiting >= self._batch_items or singly()
+            enough = self._spool.waiting >= self._batch_items or self._singly()
             return ended() or enough or self._drains > 0
 
-        def singly() -> bool:
-            return self._queue.first_waiting <= self._singly_until
-
         with self._changed:
-            self._changed.wait_for(lambda: ended() or (session.welcomed and self._may_send()))
+            while not (ended() or self._may_send(session)):
+                if session.welcomed and self._is_others(session):
+                    self._singly_until = 0
+                    return []
+                pause = session.paused_until - time.monotonic()
+                self._changed.wait(pause if pause > 0 else None)
             self._changed.wait_for(full, self._linger_s)
             if ended():
                 return []
-            return self._queue.take(1 if singly() else self._batch_items, BATCH_BYTES)
+            room = max(1, session.window - self._spool.sent)
+            items = 1 if self._singly() else min(self._batch_items, room)
+            return self._spool.take(items, BATCH_BYTES)
 
-    def _may_send(self) -> bool:
+    def _may_send(self, session: _Session) -> bool:
         """While items go one by one, each waits for the answer to the one before it."""
-        if not self._queue.waiting:
+        if not session.welcomed or time.monotonic() < session.paused_until:
             return False
-        return self._queue.first_waiting > self._singly_until or not self._queue.sent
+        if not self._spool.waiting or self._spool.sent >= session.window:
+            return False
+        if self._spool.hello != session.hello:
+            return False
+        return not (self._singly() and self._spool.sent)
+
+    def _is_others(self, session: _Session) -> bool:
+        """Everything of this (sandbox, boot) is acknowledged, and another's waits."""
+        return self._spool.hello != session.hello and not self._spool.sent
+
+    def _singly(self) -> bool:
+        return bool(self._singly_until) and self._spool.first_waiting <= self._singly_until
 
     def _heard(self, session: _Session, message: wire.CollectorMessage) -> None:
         with self._changed:
+            session.heard_ns, session.received_ns = message.time_ns, time.time_ns()
             if message.HasField("welcome"):
                 session.welcomed = True
-                self._error = None
+                window = message.welcome.window
             else:
-                self._queue.acknowledge(message.acknowledgement.sequence)
+                answer = message.acknowledgement
+                window = answer.window
+                self._spool.acknowledge(answer.sequence)
+                pause_s = min(answer.pause_ms / 1000, PAUSE_MAX_S)
+                session.paused_until = time.monotonic() + pause_s
                 session.progress = True
-            session.progress |= not len(self._queue)
+            session.window = min(window or WINDOW_ITEMS, WINDOW_ITEMS)
+            self._tell_losses()
+            session.progress |= not len(self._spool)
             self._changed.notify_all()
+        if self._error is not None:
+            self._error = None
+            self._say(None)
+
+
+def _judge(session: _Session, error: Any) -> None:
+    """What a status means for the next attempt."""
+    code = error.code().name
+    if code == "RESOURCE_EXHAUSTED":
+        session.delay_s = _retry_delay_s(error.trailing_metadata() or ())
+        # Without a word on when to come again it is the message that is too large.
+        session.refused = session.delay_s is None
+    else:
+        session.refused = code == "INVALID_ARGUMENT"
+        session.hopeless = not session.refused and code not in RETRYABLE
+
+
+def _retry_delay_s(metadata: Any) -> float | None:
+    """RetryInfo's delay, where the status comes with one."""
+    from google.protobuf.message import DecodeError
+
+    from probe.wire import stream_pb2 as wire
+
+    for name, value in metadata:
+        if name != "grpc-status-details-bin":
+            continue
+        try:
+            for detail in wire.Status.FromString(value).details:
+                if detail.type_url == _RETRY_INFO:
+                    delay = wire.RetryInfo.FromString(detail.value).retry_delay
+                    return max(0.0, min(delay.seconds + delay.nanos / 1e9, PAUSE_MAX_S))
+        except DecodeError:
+            return None
+    return None
+
+
+def _delay(session: _Session, failures: int) -> float:
+    """Seconds until the next attempt, with jitter: a thousand probes shall not come as one."""
+    if session.hopeless:
+        return random.uniform(0.5, 1) * MAX_DELAY_S
+    jitter = random.uniform(0, min(MAX_DELAY_S, FIRST_DELAY_S * 2**failures))
+    return jitter + (session.delay_s or 0)
 
 
 def _import_wire() -> None:

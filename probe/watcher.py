@@ -13,8 +13,10 @@ from probe import local
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
+    import argparse
     from typing import Protocol
 
+    from probe.access import Access
     from probe.coverage import Coverage
     from probe.diagnose import Case
     from probe.engine.engine import Engine
@@ -74,7 +76,7 @@ class Self:
 
     warning: str | None = None
 
-    def __init__(self, engine: Engine, collector: str | None) -> None:
+    def __init__(self, engine: Engine, collector: Access | None) -> None:
         from probe.watch import Watch
 
         self._watch = Watch(engine)
@@ -99,7 +101,7 @@ class Self:
 class Nobody:
     """No engine runs here: the command runs all the same, and the report says so."""
 
-    def __init__(self, coverage: Coverage, warning: str, collector: str | None) -> None:
+    def __init__(self, coverage: Coverage, warning: str, collector: Access | None) -> None:
         self.warning: str | None = warning
         self._coverage = coverage
         self._collector = collector
@@ -126,21 +128,24 @@ def _explained(case: Case) -> JsonObject:
     return report.build(case, explain(case))
 
 
-def _send(address: str, case: Case) -> str | None:
+def _send(access: Access, case: Case) -> str | None:
     from probe.sending import send_case
 
-    if send_case(address, case):
+    if send_case(access, case):
         return None
-    return f"the collector at {address} did not take the report (is it running?)"
+    return f"the collector at {','.join(access.addresses)} did not take the report (is it running?)"
 
 
-def choose(engine: str, collector: str | None) -> Watcher:
-    """The agent where one runs and nothing special is asked for, else an engine of our own."""
-    if engine == "auto" and collector is None:
+def choose(engine: str, options: argparse.Namespace) -> Watcher:
+    """The agent where one runs and nothing special is asked for, else an engine of our own.
+
+    Problem where the way to the collector that `options` name could never work.
+    """
+    if engine == "auto" and options.collector is None:
         client = local.connect()
         if client is not None:
             return Agent(client)
-    collector = collector or os.environ.get("PROBE_COLLECTOR")
+    collector = _access(options)
     from probe.engine.errors import EngineError
 
     try:
@@ -152,7 +157,16 @@ def choose(engine: str, collector: str | None) -> Watcher:
         return _nobody(f"{type(error).__name__}: {error}", "", collector)
 
 
-def _nobody(reason: str, mend: str, collector: str | None) -> Nobody:
+def _access(options: argparse.Namespace) -> Access | None:
+    address = options.collector or os.environ.get("PROBE_COLLECTOR")
+    if not address:
+        return None
+    from probe import access
+
+    return access.from_options(options, address)
+
+
+def _nobody(reason: str, mend: str, collector: Access | None) -> Nobody:
     from probe.coverage import blind
 
     mend = f"; to mend it, {mend}" if mend else ""

@@ -115,7 +115,9 @@ class Agent:
         self.log = folder / "agent.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [BIN / "probe", "agent", "--socket", self.socket, *options], stderr=log
+                [BIN / "probe", "agent", "--socket", self.socket, *options],
+                stderr=log,
+                env={**os.environ, "PROBE_SPOOL": str(folder / "spool")},
             )
         STARTED.append(self.process)
         wait_for(

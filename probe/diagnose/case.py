@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from probe.coverage import Coverage, Losses
 from probe.diagnose.background import Background
 from probe.diagnose.searches import fold_searches
-from probe.events import Event, JsonObject
+from probe.events import Event, JsonObject, Loss
 from probe.span import Span
 
 
@@ -30,9 +31,14 @@ def make_case(
     losses: Losses | None = None,
     background: Background | None = None,
 ) -> Case:
-    """A case from a span's events in any order."""
+    """A case from a span's events in any order. What was lost on the way is among the losses."""
     ordered = sorted(events, key=lambda event: (event.time_ns, event.sequence))
-    return Case(span, tuple(fold_searches(ordered)), coverage, losses or Losses(), background)
+    lost: Counter[str] = Counter((losses or Losses()).by_sense)
+    for event in ordered:
+        if isinstance(event, Loss):
+            lost[event.sense] += event.count
+    folded = tuple(fold_searches(ordered))
+    return Case(span, folded, coverage, Losses(dict(lost)), background)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ class ProbeMessage(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class CollectorMessage(_message.Message):
-    __slots__ = ("welcome", "acknowledgement")
+    __slots__ = ("welcome", "acknowledgement", "time_ns")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGEMENT_FIELD_NUMBER: _ClassVar[int]
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     acknowledgement: Acknowledgement
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ...) -> None: ...
+    time_ns: int
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., time_ns: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("sandbox", "boot", "version", "coverage", "time_ns")
@@ -37,16 +39,22 @@ class Hello(_message.Message):
     def __init__(self, sandbox: _Optional[str] = ..., boot: _Optional[str] = ..., version: _Optional[str] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., time_ns: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("acknowledged",)
+    __slots__ = ("acknowledged", "window")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
     acknowledged: int
-    def __init__(self, acknowledged: _Optional[int] = ...) -> None: ...
+    window: int
+    def __init__(self, acknowledged: _Optional[int] = ..., window: _Optional[int] = ...) -> None: ...
 
 class Acknowledgement(_message.Message):
-    __slots__ = ("sequence",)
+    __slots__ = ("sequence", "window", "pause_ms")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
-    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+    window: int
+    pause_ms: int
+    def __init__(self, sequence: _Optional[int] = ..., window: _Optional[int] = ..., pause_ms: _Optional[int] = ...) -> None: ...
 
 class Coverage(_message.Message):
     __slots__ = ("engine", "senses", "attribution")
@@ -66,10 +74,22 @@ class Coverage(_message.Message):
     def __init__(self, engine: _Optional[str] = ..., senses: _Optional[_Mapping[str, str]] = ..., attribution: _Optional[str] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "clock")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Item]
-    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
+    clock: Clock
+    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., clock: _Optional[_Union[Clock, _Mapping]] = ...) -> None: ...
+
+class Clock(_message.Message):
+    __slots__ = ("heard_ns", "received_ns", "sent_ns")
+    HEARD_NS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    heard_ns: int
+    received_ns: int
+    sent_ns: int
+    def __init__(self, heard_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Item(_message.Message):
     __slots__ = ("sequence", "event", "span")
@@ -438,3 +458,35 @@ class Loss(_message.Message):
     sense: str
     where: str
     def __init__(self, sense: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ("code", "message", "details")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    details: _containers.RepeatedCompositeFieldContainer[Any]
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., details: _Optional[_Iterable[_Union[Any, _Mapping]]] = ...) -> None: ...
+
+class Any(_message.Message):
+    __slots__ = ("type_url", "value")
+    TYPE_URL_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    type_url: str
+    value: bytes
+    def __init__(self, type_url: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class RetryInfo(_message.Message):
+    __slots__ = ("retry_delay",)
+    RETRY_DELAY_FIELD_NUMBER: _ClassVar[int]
+    retry_delay: Duration
+    def __init__(self, retry_delay: _Optional[_Union[Duration, _Mapping]] = ...) -> None: ...
+
+class Duration(_message.Message):
+    __slots__ = ("seconds", "nanos")
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NANOS_FIELD_NUMBER: _ClassVar[int]
+    seconds: int
+    nanos: int
+    def __init__(self, seconds: _Optional[int] = ..., nanos: _Optional[int] = ...) -> None: ...

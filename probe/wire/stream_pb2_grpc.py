@@ -31,8 +31,14 @@ class CollectorStub:
     The probe says Hello, the collector answers Welcome, and batches follow. Each
     Acknowledgement follows a commit of the store, so what is acknowledged survives
     the collector, and only that lets the probe forget. After a break the probe sends
-    the rest again; the collector keeps an event once by (sandbox, boot, sequence of
-    the event), and of a span by (sandbox, boot, key) what came last.
+    the rest again, there or to another collector of the same database, which keeps an
+    event once by (sandbox, boot, sequence of the event), and of a span by (sandbox,
+    boot, key) what came last.
+
+    A stream carries `authorization: Bearer TOKEN` in its metadata where the collector
+    wants tokens. The codes that OTLP/gRPC calls retryable are retried with growing
+    pauses; INVALID_ARGUMENT is about what was sent, and the probe finds the item that
+    it is about and gives it up; any other is tried again after the longest pause.
     """
 
     def __init__(self, channel):
@@ -54,8 +60,14 @@ class CollectorServicer:
     The probe says Hello, the collector answers Welcome, and batches follow. Each
     Acknowledgement follows a commit of the store, so what is acknowledged survives
     the collector, and only that lets the probe forget. After a break the probe sends
-    the rest again; the collector keeps an event once by (sandbox, boot, sequence of
-    the event), and of a span by (sandbox, boot, key) what came last.
+    the rest again, there or to another collector of the same database, which keeps an
+    event once by (sandbox, boot, sequence of the event), and of a span by (sandbox,
+    boot, key) what came last.
+
+    A stream carries `authorization: Bearer TOKEN` in its metadata where the collector
+    wants tokens. The codes that OTLP/gRPC calls retryable are retried with growing
+    pauses; INVALID_ARGUMENT is about what was sent, and the probe finds the item that
+    it is about and gives it up; any other is tried again after the longest pause.
     """
 
     def Stream(self, request_iterator, context):
@@ -86,8 +98,14 @@ class Collector:
     The probe says Hello, the collector answers Welcome, and batches follow. Each
     Acknowledgement follows a commit of the store, so what is acknowledged survives
     the collector, and only that lets the probe forget. After a break the probe sends
-    the rest again; the collector keeps an event once by (sandbox, boot, sequence of
-    the event), and of a span by (sandbox, boot, key) what came last.
+    the rest again, there or to another collector of the same database, which keeps an
+    event once by (sandbox, boot, sequence of the event), and of a span by (sandbox,
+    boot, key) what came last.
+
+    A stream carries `authorization: Bearer TOKEN` in its metadata where the collector
+    wants tokens. The codes that OTLP/gRPC calls retryable are retried with growing
+    pauses; INVALID_ARGUMENT is about what was sent, and the probe finds the item that
+    it is about and gives it up; any other is tried again after the longest pause.
     """
 
     @staticmethod

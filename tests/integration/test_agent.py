@@ -172,6 +172,52 @@ def test_an_agent_that_dies_does_not_hurt_the_command(tmp_path: Path) -> None:
     assert "the agent went away" in said and "Traceback" not in said
 
 
+def test_what_a_killed_agent_had_not_delivered_comes_from_its_successor(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/c.sock"
+    agent = Agent(tmp_path, "--collector", address)
+    options = ("--run", "r", "--test", "t1")
+    probe_run("/no/such/thing", socket=agent.socket, options=options, folder=tmp_path)
+    agent.process.send_signal(signal.SIGKILL)
+    agent.process.wait()
+    collector = Collector(tmp_path)
+    Agent(tmp_path, "--collector", address).stop()  # drains
+    collector.stop()
+    report = collector.explain("r", "t1")
+    assert report["verdict"]["cause"] == "exec.not_found"
+    assert report["lost"]["total"] == 0
+    assert "delivery" not in report["coverage"]["senses"]
+
+
+def test_a_spool_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    collector = Collector(tmp_path)
+    agent = Agent(tmp_path, "--collector", collector.address, "--spool", "/proc/nowhere")
+    options = ("--run", "r", "--test", "t1")
+    probe_run("/no/such/thing", socket=agent.socket, options=options, folder=tmp_path)
+    assert b"in memory alone" in agent.log.read_bytes()
+    agent.stop()
+    collector.stop()
+    delivery = collector.explain("r", "t1")["coverage"]["senses"]["delivery"]
+    assert delivery.startswith("partial: in memory alone, /proc/nowhere: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--collector", "h:1", "--cert", "/c"), "--cert and --key belong together"),
+        (("--collector", "h:1", "--ca", "/nowhere"), "--ca /nowhere: No such file"),
+        (("--collector", "h:1", "--ca", "/dev/null"), "--ca /dev/null: no certificates"),
+        (("--collector", "h:1", "--token-file", "/nowhere"), "--token-file /nowhere: No such"),
+        (("--collector", "h:1,h"), "'h' is no address"),
+        (("--collector", "h:1", "--spool-size", "0"), "'0': no number above 0"),
+    ],
+)
+def test_what_could_never_reach_a_collector(options: tuple[str, ...], words: str) -> None:
+    command = [BIN / "probe", "agent", "--socket", "/nowhere", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert words in done.stderr
+
+
 def test_events_and_spans_reach_the_collector_once(tmp_path: Path) -> None:
     collector = Collector(tmp_path)
     agent = Agent(tmp_path, "--collector", collector.address)

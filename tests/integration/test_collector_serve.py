@@ -25,9 +25,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from collector.store import open_store
 from probe import stream
+from probe.access import Access
 from probe.coverage import SENSES, Coverage, Losses
 from probe.events import Exit
 from probe.message import event_message
+from probe.queue import LOSS_SEQUENCES, SPANS
 from probe.span import Span
 from probe.stream import Stream
 from probe.wire import stream_pb2 as wire
@@ -94,7 +96,7 @@ def probe_of(sandbox: str, address: str, **options: Any) -> Iterator[tuple[Strea
 
     given: dict[str, Any] = {"sandbox": sandbox, "boot": "b1", "coverage": COVERAGE}
     given["linger_s"] = 0.005
-    with contextlib.closing(Stream(address, **given | options)) as client:
+    with contextlib.closing(Stream(Access((address,)), **given | options)) as client:
         yield client, put
 
 
@@ -258,8 +260,10 @@ def test_one_bad_item_costs_the_probe_that_item(collector: Collector) -> None:
         for _ in range(100):
             put()
         assert client.drain(LIMIT_S)
-        assert client.losses.by_sense == {stream.SPANS: 1}
-    assert collector.sequences("s1") == list(range(1, 201))
+        assert client.losses.by_sense == {SPANS: 1}
+    *sequences, told = collector.sequences("s1")
+    assert sequences == list(range(1, 201))
+    assert told > LOSS_SEQUENCES
 
 
 def test_random_bytes_do_no_harm(shared: Collector) -> None:

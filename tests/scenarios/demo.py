@@ -74,6 +74,7 @@ def main() -> None:
         database, address = folder / "collector.db", f"unix:{folder}/collector.sock"
         socket = folder / "agent.sock"
         os.environ["PROBE_SOCKET"] = str(socket)
+        os.environ["PROBE_SPOOL"] = str(folder / "spool")
         serve = (BIN / "collector", "serve", "--listen", address, "--db", database)
         agent = (BIN / "probe", "agent", "--socket", socket, "--collector", address)
         with daemon(*serve, ready=folder / "collector.sock", log=folder / "collector.log"):

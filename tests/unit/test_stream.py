@@ -18,17 +18,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probe import stream
+from probe import access, queue, stream
+from probe.access import Access
 from probe.coverage import SENSES, Coverage, Losses
 from probe.events import Connect, Exit, Loss
 from probe.problem import Problem
+from probe.queue import Entry, Queue
 from probe.span import Span
-from probe.stream import Entry, Queue, Stream
+from probe.stream import Stream
 from probe.wire import stream_pb2 as wire
 from probe.wire.stream_pb2_grpc import add_CollectorServicer_to_server
 
 COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
 LIMIT_S = 20.0
+LOSSES = queue.LOSS_SEQUENCES
 
 ACK, DROP, COMMIT_AND_DROP, FULL = "ack", "drop", "commit and drop", "cannot store"
 
@@ -43,6 +46,7 @@ class Collector:
     batches: list[list[int]] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    losses: list[wire.Event] = field(default_factory=list)
 
     def Stream(  # noqa: N802
         self, messages: Iterator[wire.ProbeMessage], context: grpc.ServicerContext
@@ -52,7 +56,8 @@ class Collector:
         yield wire.CollectorMessage(welcome=wire.Welcome(acknowledged=(1 << 63) - 1))
         for message in messages:
             items = message.batch.items
-            sequences = [item.event.sequence for item in items]
+            sequences = [item.event.sequence for item in items if item.event.sequence < LOSSES]
+            self.losses += [item.event for item in items if item.event.sequence >= LOSSES]
             self.numbers += [item.sequence for item in items]
             self.batches.append(sequences)
             if self.poison.intersection(sequences):
@@ -98,7 +103,7 @@ def streaming(address: str, **options: object) -> Iterator[tuple[Stream, Callabl
 
     given: dict[str, object] = {"sandbox": "s1", "boot": "b1", "coverage": COVERAGE}
     given["linger_s"] = 0.0
-    with contextlib.closing(Stream(address, **given | options)) as client:  # type: ignore[arg-type]
+    with contextlib.closing(Stream(Access((address,)), **given | options)) as client:  # type: ignore[arg-type]
         yield client, next_sequence
 
 
@@ -182,6 +187,7 @@ def test_no_loss_and_no_doubles(
             assert client.drain(LIMIT_S)
             # What the collector cannot take is given up alone, and counted.
             assert client.losses.total == len(poison)
+            assert sum(event.count for event in collector.losses) == len(poison)
     assert collector.committed == [one for one in range(1, 41) if one not in poison]
 
 
@@ -195,7 +201,7 @@ def test_a_full_queue_gives_up_its_oldest_and_counts(address: str) -> None:
         client.put_span(a_span(), COVERAGE, Losses())
         for _ in range(11):
             client.put_event(exit_event(number()))
-        assert client.losses.by_sense == {"connect": 100, "files": 5, stream.SPANS: 1, "exec": 1}
+        assert client.losses.by_sense == {"connect": 100, "files": 5, queue.SPANS: 1, "exec": 1}
         with serving(collector, address):
             assert client.drain(LIMIT_S)
     assert collector.committed == list(range(4, 14))
@@ -244,15 +250,20 @@ def test_nothing_heavy_is_imported_before_a_stream_is_made() -> None:
 
 @pytest.mark.parametrize("good", ["h:1", "127.0.0.1:0", "[::1]:50551", "unix:/run/c", "unix:c"])
 def test_addresses(good: str) -> None:
-    assert stream.check_address(good) == good
+    assert access.check_address(good) == good
 
 
 @pytest.mark.parametrize("bad", ["", "h", ":1", "h:", "h:x", "h:65536", "::1:5", "unix:", "h:²"])
 def test_what_is_no_address(bad: str) -> None:
     with pytest.raises(Problem, match="no address"):
-        stream.check_address(bad)
+        access.check_address(bad)
     with pytest.raises(Problem):
         streaming(bad).__enter__()
+
+
+def entry(sequence: int) -> Entry:
+    event = wire.Event(sequence=sequence, count=1, exit=wire.Exit())
+    return Entry(sequence, wire.Item(sequence=sequence, event=event).SerializeToString())
 
 
 OPERATIONS = st.lists(
@@ -267,12 +278,12 @@ OPERATIONS = st.lists(
 def test_the_queue_sends_each_entry_in_order_or_counts_it(
     operations: list[tuple[str, int]], capacity: int
 ) -> None:
-    queue, number, put = Queue(capacity), itertools.count(1), 0
+    queue, number, put = Queue(capacity, 1 << 20), itertools.count(1), 0
     received: list[int] = []
     for name, amount in operations:
         if name == "append":
             for sequence in itertools.islice(number, amount):
-                queue.append(Entry(sequence, "exec", 1, wire.Item(sequence=sequence)))
+                queue.append(entry(sequence))
                 put += 1
         elif name == "take":
             received += [entry.sequence for entry in queue.take(amount, 1 << 20)]
@@ -288,9 +299,9 @@ def test_the_queue_sends_each_entry_in_order_or_counts_it(
 
 
 def test_a_batch_is_bounded_in_bytes_and_never_empty() -> None:
-    queue = Queue(10)
+    queue = Queue(10, 1 << 20)
     for sequence in range(1, 5):
-        queue.append(Entry(sequence, "exec", 1, wire.Item(sequence=sequence)))
-    size = wire.Item(sequence=1).ByteSize()
+        queue.append(entry(sequence))
+    size = len(entry(1).data)
     assert [entry.sequence for entry in queue.take(9, 2 * size)] == [1, 2]
     assert [entry.sequence for entry in queue.take(9, 1)] == [3]
