@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collector import output
@@ -21,6 +22,7 @@ from probe.problem import EXIT_STATUS, Problem
 
 if TYPE_CHECKING:
     from collector.explanation import Overview
+    from collector.server import Door
 
 DEFAULT_LISTEN = "127.0.0.1:50551"
 DEFAULT_DB = "collector.db"
@@ -29,6 +31,9 @@ DEFAULT_DB = "collector.db"
 _SERVE_EXAMPLES = """\
   collector serve --listen 0.0.0.0:50551 --db runs.db
   collector serve --listen unix:/run/collector.sock"""
+_TOKEN_EXAMPLES = """\
+  collector token sandbox-17 --tokens tokens.json
+  collector token sandbox-17 --tokens tokens.json --hours 12"""
 _IMPORT_EXAMPLES = """\
   collector import report.xml --run nightly --db runs.db
   pytest --junitxml=/dev/stdout -q | collector import - --run nightly"""
@@ -90,7 +95,14 @@ def parser() -> argparse.ArgumentParser:
         default=DEFAULT_LISTEN,
         help="host:port or unix:/path; port 0 means any free one (%(default)s)",
     )
+    _add_access(serve)
     serve.set_defaults(command=_serve)
+
+    token = add("token", "make a token for a sandbox, and print it", _TOKEN_EXAMPLES)
+    token.add_argument("sandbox", metavar="SANDBOX", type=_new_sandbox, help="its $PROBE_SANDBOX")
+    token.add_argument("--tokens", metavar="FILE", required=True, help="keeps its hash")
+    token.add_argument("--hours", type=_positive, help="until it expires (default: never)")
+    token.set_defaults(command=_token)
 
     import_ = add("import", "add test outcomes (JUnit XML) to a run", _IMPORT_EXAMPLES)
     import_.add_argument("files", nargs="+", metavar="FILE", help="JUnit XML; - for standard input")
@@ -128,6 +140,52 @@ def _completion(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_access(serve: argparse.ArgumentParser) -> None:
+    """Who may speak to the server, and how much."""
+    from collector import quota
+
+    serve.add_argument("--tls-cert", metavar="FILE", help="speak TLS, with this certificate (PEM)")
+    serve.add_argument("--tls-key", metavar="FILE", help="its key (PEM)")
+    serve.add_argument(
+        "--client-ca",
+        metavar="FILE",
+        help="let in only whose certificate is signed by one of these (PEM); "
+        "without --tokens, it names the sandbox",
+    )
+    serve.add_argument(
+        "--tokens", metavar="FILE", help="let in only who has one of these (collector token)"
+    )
+    serve.add_argument(
+        "--insecure", action="store_true", help="plain text to other machines, where it is safe"
+    )
+    serve.add_argument(
+        "--rate",
+        metavar="N",
+        type=_positive,
+        default=quota.RATE,
+        help="slow a sandbox down that sends more events (or KiB) a second (%(default)s)",
+    )
+    serve.add_argument(
+        "--streams",
+        metavar="N",
+        type=_positive,
+        default=quota.STREAMS,
+        help="of one sandbox at once (%(default)s)",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise Problem(f"{text!r}: no number above 0", "give a whole one")
+    return int(text)
+
+
+def _new_sandbox(text: str) -> str:
+    if not text.strip():
+        raise Problem("SANDBOX: the name is empty", "give what $PROBE_SANDBOX is there")
+    return _name(text)
+
+
 def _name(text: str) -> str:
     """A run or a test: arguments that are not UTF-8 name none."""
     try:
@@ -158,8 +216,38 @@ def _serve(options: argparse.Namespace) -> int:
     from probe import log
 
     log.configure()
+    door = _door(options)
     with _store(options, create=True) as store:
-        asyncio.run(server.serve(store, options.listen))
+        asyncio.run(server.serve(store, door))
+    return 0
+
+
+def _door(options: argparse.Namespace) -> Door:
+    from collector.gate import Gate, Tokens
+    from collector.quota import Quota
+    from collector.server import Door
+    from collector.tls import Tls
+
+    tls = None
+    if options.tls_cert or options.tls_key:
+        tls = Tls(options.tls_cert, options.tls_key, options.client_ca)
+    elif options.client_ca:
+        raise Problem("--client-ca takes TLS", "give --tls-cert and --tls-key too")
+    tokens = Tokens(Path(options.tokens)) if options.tokens else None
+    return Door(
+        options.listen,
+        Gate(tokens, certificates=options.client_ca is not None),
+        Quota(rate=options.rate, streams=options.streams),
+        tls,
+        options.insecure,
+    )
+
+
+def _token(options: argparse.Namespace) -> int:
+    from collector.gate import grant
+
+    terminal = Output()
+    terminal.write(grant(Path(options.tokens), options.sandbox, options.hours) + "\n")
     return 0
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import math
 import time
 from collections.abc import Awaitable
@@ -17,6 +19,9 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
+from collector.clock import Clock
+from collector.gate import Gate, Refused
+from collector.quota import Complaints, Exhausted, Quota
 from collector.store import Delivery, Hello, Observation, Store
 from probe.events import Event
 from probe.message import coverage_from, event_from, span_from
@@ -30,7 +35,8 @@ BATCH_ITEMS = 4096
 NAME_LENGTH = 1024  # of a sandbox, boot, run or test, in characters
 TOGETHER = 64  # deliveries in one transaction
 _HIGHEST = (1 << 63) - 1  # of the integers that a database holds
-_REMEMBERED = 1000  # complaints that are not logged again
+HELLO_S = 20.0  # how long a peer may take to say who it is
+WINDOW, WINDOW_BUSY = 4096, 512  # items that a probe may have under way
 
 T = TypeVar("T")
 _Pending = tuple[Delivery, "asyncio.Future[None]"]
@@ -52,6 +58,11 @@ class Committer:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arrived.put_nowait((delivery, done))
         await done
+
+    @property
+    def busy(self) -> bool:
+        """More waits than goes into one transaction."""
+        return self._arrived.qsize() > TOGETHER
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -87,12 +98,14 @@ def _settle(waiting: list[_Pending], failure: Exception | None) -> None:
 class Ingest:
     """The gRPC service probe.v1.Collector."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, gate: Gate | None = None, quota: Quota | None = None) -> None:
         self._store = store
+        self._gate = gate or Gate()
+        self._quota = quota or Quota()
         self._committer = Committer(store)
         self._log = structlog.get_logger("ingest")
         self._stopping = asyncio.Event()
-        self._complaints: set[tuple[str, str]] = set()
+        self._complaints = Complaints()
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Messages come as bytes, so that what cannot be parsed is answered like other nonsense."""
@@ -109,36 +122,77 @@ class Ingest:
         self._stopping.set()
 
     async def _stream(self, _: object, context: Any) -> None:
-        conversation = Conversation(self._store, self._committer)
+        conversation = Conversation(self._store, self._committer, self._quota)
         try:
-            while (message := await self._next(context)) is not None:
-                await context.write(await conversation.answer(message))
+            await self._converse(conversation, context)
         except Malformed as error:
             self._complain("refused", conversation, str(error), context)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except Refused as error:
+            self._complain("not let in", conversation, error.reason, context)
+            code = "PERMISSION_DENIED" if error.known else "UNAUTHENTICATED"
+            await context.abort(grpc.StatusCode[code], str(error))
+        except Exhausted as error:
+            self._complain("too much", conversation, str(error), context)
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), _come_again(error.delay_s)
+            )
         except Problem as error:
             self._complain("not stored", conversation, str(error), context)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the collector cannot store this now")
+        finally:
+            conversation.close()
         if self._stopping.is_set():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the collector is stopping")
 
-    async def _next(self, context: Any) -> wire.ProbeMessage | None:
+    async def _converse(self, conversation: Conversation, context: Any) -> None:
+        """Until one side ends it."""
+        limit = HELLO_S
+        while (raw := await self._next(context, limit)) is not None:
+            limit = math.inf
+            message = _parsed(raw)
+            if message.HasField("hello"):
+                conversation.claimed = message.hello.sandbox[:NAME_LENGTH]
+            # For each message: a token may expire, or be withdrawn.
+            self._gate.check(context, conversation.claimed)
+            await context.write(await conversation.answer(message, len(raw)))
+            if conversation.pause_s:  # who does not keep to it is read no sooner all the same
+                await _unless(self._stopping, asyncio.sleep(conversation.pause_s))
+
+    async def _next(self, context: Any, limit_s: float) -> bytes | None:
         """None at the end of the stream, and when the collector is to stop."""
-        raw = await _unless(self._stopping, context.read())
-        if raw is None or raw is grpc.aio.EOF:
-            return None
+        timeout = None if math.isinf(limit_s) else limit_s
         try:
-            return wire.ProbeMessage.FromString(raw)
-        except DecodeError:
-            raise Malformed("not a ProbeMessage") from None
+            reading = asyncio.wait_for(context.read(), timeout)
+            raw: Any = await _unless(self._stopping, reading)
+        except asyncio.TimeoutError:
+            raise Malformed(f"no Hello within {limit_s:.0f} s") from None
+        return None if raw is None or raw is grpc.aio.EOF else raw
 
     def _complain(self, what: str, conversation: Conversation, reason: str, context: Any) -> None:
-        """Once for each sandbox and reason: a broken probe comes back for ever."""
-        sandbox = conversation.sandbox or context.peer()
-        if (sandbox, reason) in self._complaints or len(self._complaints) >= _REMEMBERED:
-            return
-        self._complaints.add((sandbox, reason))
-        self._log.warning(what, sandbox=sandbox, reason=reason)
+        """Once for each sandbox (or, of those that were not let in, each host) and reason."""
+        host = context.peer().rpartition(":")[0]
+        who = conversation.sandbox or host
+        if self._complaints.is_new(who, reason):
+            sandbox = conversation.sandbox or conversation.claimed or None
+            self._log.warning(what, sandbox=sandbox, peer=host, reason=reason)
+
+
+def _parsed(raw: bytes) -> wire.ProbeMessage:
+    try:
+        return wire.ProbeMessage.FromString(raw)
+    except DecodeError:
+        raise Malformed("not a ProbeMessage") from None
+
+
+def _come_again(delay_s: float) -> tuple[tuple[str, bytes], ...]:
+    """RetryInfo, the way OTLP and gRPC's own libraries send it."""
+    delay = wire.Duration(seconds=int(delay_s), nanos=int(delay_s % 1 * 1e9))
+    info = wire.RetryInfo(retry_delay=delay).SerializeToString()
+    detail = wire.Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=info)
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+    status = wire.Status(code=code, details=[detail])
+    return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
 async def _unless(event: asyncio.Event, awaitable: Awaitable[T]) -> T | None:
@@ -157,48 +211,77 @@ async def _unless(event: asyncio.Event, awaitable: Awaitable[T]) -> T | None:
 class Conversation:
     """One stream: Hello first, then batches in ascending sequence."""
 
-    def __init__(self, store: Store, committer: Committer) -> None:
-        self.sandbox = ""
-        self._boot = ""
+    def __init__(self, store: Store, committer: Committer, quota: Quota) -> None:
+        self.claimed = ""  # what the other side says that it is
+        self.sandbox = ""  # what it may say
+        self._hello: Hello | None = None
+        self._clock = Clock(0)
         self._last = 0
         self._store = store
         self._committer = committer
+        self._quota = quota
+        self.pause_s = 0.0  # before more is taken
 
-    async def answer(self, message: wire.ProbeMessage) -> wire.CollectorMessage:
-        """Malformed for what is against the protocol, Problem when the store cannot."""
+    def close(self) -> None:
+        if self.sandbox:
+            self._quota.leave(self.sandbox)
+
+    async def answer(self, message: wire.ProbeMessage, size: int) -> wire.CollectorMessage:
+        """To a message of `size` bytes. Malformed for what is against the protocol, Exhausted
+        for a stream too many, Problem when the store cannot."""
         kind = message.WhichOneof("body")
         if kind == "hello":
             return await self._greet(message.hello)
         if kind == "batch":
-            return await self._take(message.batch)
+            return await self._take(message.batch, size)
         raise Malformed("a message without a body")
 
     async def _greet(self, message: wire.Hello) -> wire.CollectorMessage:
         if self.sandbox:
             raise Malformed("a second Hello")
         _check_names(sandbox=message.sandbox, boot=message.boot, version=message.version)
+        if "\0" in message.sandbox + message.boot + message.version:
+            raise Malformed("a Hello with a NUL in a name")
         if not message.sandbox or not message.boot:
             raise Malformed("a Hello without sandbox or boot")
         offset = message.time_ns - time.time_ns()
         if abs(offset) > _HIGHEST:
             raise Malformed("a clock beyond all time")
-        self.sandbox, self._boot = message.sandbox, message.boot
-        coverage = coverage_from(message.coverage)
-        hello = Hello(message.sandbox, message.boot, message.version, coverage, offset)
-        acknowledged = await asyncio.to_thread(self._store.greet, hello)
-        return wire.CollectorMessage(welcome=wire.Welcome(acknowledged=acknowledged))
+        self._quota.enter(message.sandbox)
+        self.sandbox = message.sandbox
+        self._clock = Clock(offset)
+        coverage = _without_nul(coverage_from(message.coverage))
+        self._hello = Hello(message.sandbox, message.boot, message.version, coverage, offset)
+        acknowledged = await asyncio.to_thread(self._store.greet, self._hello)
+        welcome = wire.Welcome(acknowledged=acknowledged, window=self._window)
+        return wire.CollectorMessage(welcome=welcome, time_ns=self._clock.say())
 
-    async def _take(self, batch: wire.Batch) -> wire.CollectorMessage:
-        if not self.sandbox:
+    @property
+    def _window(self) -> int:
+        return WINDOW_BUSY if self._committer.busy else WINDOW
+
+    async def _take(self, batch: wire.Batch, size: int) -> wire.CollectorMessage:
+        if self._hello is None:
             raise Malformed("a Batch before Hello")
         if not 0 < len(batch.items) <= BATCH_ITEMS:
             raise Malformed(f"a Batch of {len(batch.items)} items: 1 to {BATCH_ITEMS} are taken")
-        delivery = self._delivery(batch)
+        if self._clock.hear(batch.clock):
+            await self._set_clock(self._clock.offset_ns)
+        delivery = self._delivery(self._hello, batch)
         await self._committer.commit(delivery)
-        acknowledgement = wire.Acknowledgement(sequence=delivery.last)
-        return wire.CollectorMessage(acknowledgement=acknowledgement)
+        self.pause_s = self._quota.charge(self.sandbox, len(batch.items), size)
+        acknowledgement = wire.Acknowledgement(
+            sequence=delivery.last, window=self._window, pause_ms=math.ceil(self.pause_s * 1000)
+        )
+        return wire.CollectorMessage(acknowledgement=acknowledgement, time_ns=self._clock.say())
 
-    def _delivery(self, batch: wire.Batch) -> Delivery:
+    async def _set_clock(self, offset_ns: int) -> None:
+        assert self._hello is not None
+        if abs(offset_ns) <= _HIGHEST:
+            self._hello = dataclasses.replace(self._hello, clock_offset_ns=offset_ns)
+            await asyncio.to_thread(self._store.greet, self._hello)
+
+    def _delivery(self, hello: Hello, batch: wire.Batch) -> Delivery:
         events: list[Event] = []
         spans: list[tuple[int, Observation]] = []
         for item in batch.items:
@@ -209,17 +292,19 @@ class Conversation:
             if kind == "event":
                 events.append(_event(item.event))
             elif kind == "span":
-                spans.append((item.sequence, self._observation(item.span)))
+                spans.append((item.sequence, _observation(item.span, hello)))
             else:
                 raise Malformed("an Item without a body")
-        return Delivery(self.sandbox, self._boot, self._last, tuple(events), tuple(spans))
+        return Delivery(hello.sandbox, hello.boot, self._last, tuple(events), tuple(spans))
 
-    def _observation(self, message: wire.Span) -> Observation:
-        _check_names(run=message.run, test=message.test)
-        _check_integers(key=message.key)
-        if message.outcome not in OUTCOMES:
-            raise Malformed(f"outcome {message.outcome[:40]!r}: not one of {', '.join(OUTCOMES)}")
-        return Observation(*span_from(message, self.sandbox, self._boot))
+
+def _observation(message: wire.Span, hello: Hello) -> Observation:
+    _check_names(run=message.run, test=message.test)
+    _check_integers(key=message.key)
+    if message.outcome not in OUTCOMES:
+        raise Malformed(f"outcome {message.outcome[:40]!r}: not one of {', '.join(OUTCOMES)}")
+    span, coverage, losses = span_from(message, hello.sandbox, hello.boot)
+    return Observation(_without_nul(span), _without_nul(coverage), _without_nul(losses))
 
 
 def _event(message: wire.Event) -> Event:
@@ -232,7 +317,33 @@ def _event(message: wire.Event) -> Event:
         raise Malformed(str(error)) from None
     if not math.isfinite(getattr(event, "duration_s", None) or 0):
         raise Malformed("a duration that is no number")
-    return event
+    return _without_nul(event)
+
+
+def _without_nul(record: T) -> T:
+    """The event or span with NULs as escapes: PostgreSQL keeps no text that has one."""
+    changed = {
+        name: clean
+        for name in _fields(type(record))  # type: ignore[arg-type]
+        if (value := getattr(record, name)) and (clean := _escaped(value)) is not value
+    }
+    return dataclasses.replace(record, **changed) if changed else record  # type: ignore[type-var]
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _escaped(value: Any) -> Any:
+    """The value itself where there is nothing to escape."""
+    if isinstance(value, str):
+        return value.replace("\0", "\\x00") if "\0" in value else value
+    if isinstance(value, tuple) and "\0" in "".join(map(str, value)):
+        return tuple(map(_escaped, value))
+    if isinstance(value, dict) and "\0" in "".join(f"{name}{value[name]}" for name in value):
+        return {_escaped(name): _escaped(value[name]) for name in value}
+    return value
 
 
 def _check_names(**names: str) -> None:

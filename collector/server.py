@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -13,9 +14,12 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from collector.gate import Gate
 from collector.ingest import MESSAGE_BYTES, SERVICE, Ingest
+from collector.quota import Quota
 from collector.store import Store
-from probe.access import check_address
+from collector.tls import Tls
+from probe.access import check_address, is_local
 from probe.problem import Problem
 
 GRACE_S = 5.0  # for streams to end by themselves when the collector stops
@@ -28,10 +32,31 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_concurrent_streams", 64),  # of one connection
 )
 
 
-async def serve(store: Store, address: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where the server listens, to whom, and how much of each."""
+
+    address: str
+    gate: Gate
+    quota: Quota
+    tls: Tls | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        """Problem where others than this machine would be spoken to in plain text unasked."""
+        check_address(self.address)
+        if self.tls is None and not self.insecure and not is_local(self.address):
+            raise Problem(
+                f"--listen {self.address}: others could read and write along in plain text",
+                "give --tls-cert and --tls-key, or --insecure where the network is trusted",
+            )
+
+
+async def serve(store: Store, door: Door) -> None:
     """Serves until SIGTERM or SIGINT. Problem where the address is not to be had.
 
     Port 0 means any free port; the log line `listening` says which.
@@ -41,13 +66,13 @@ async def serve(store: Store, address: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    ingest = Ingest(store)
+    ingest = Ingest(store, door.gate, door.quota)
     server, healthy = _server(ingest)
-    bound = _bind(server, address)
+    bound = _bind(server, door)
     committing = asyncio.create_task(ingest.commit_forever())
     await server.start()
     await _set_serving(healthy)
-    log.info("listening", address=bound)
+    log.info("listening", address=bound, tls=door.tls is not None)
     await stop.wait()
     log.info("stopping")
     await healthy.enter_graceful_shutdown()
@@ -74,11 +99,14 @@ async def _set_serving(healthy: health.aio.HealthServicer) -> None:
         await healthy.set(service, health_pb2.HealthCheckResponse.SERVING)
 
 
-def _bind(server: grpc.aio.Server, address: str) -> str:
+def _bind(server: grpc.aio.Server, door: Door) -> str:
     """The address with the real port."""
-    check_address(address)
+    address = door.address
     try:
-        port = server.add_insecure_port(address)
+        if door.tls is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, door.tls.credentials())
     except RuntimeError:
         raise Problem(
             f"cannot listen on {address}: {_obstacle(address)}",

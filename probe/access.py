@@ -108,16 +108,23 @@ class Access:
 
     def _check_files(self) -> None:
         """Before gRPC does, which says too little of what is wrong with a file."""
-        import ssl
-
         if self.ca:
-            _read("--ca", self.ca)
-            try:
-                ssl.create_default_context(cafile=self.ca)
-            except ssl.SSLError as error:
-                raise Problem(f"--ca {self.ca}: no certificates in PEM ({error.reason})") from None
+            check_ca(self.ca)
         if self.certificate and self.key:
             check_pair(self.certificate, self.key)
+
+
+def check_ca(path: str, flag: str = "--ca") -> None:
+    """Problem where the file holds no certificates in PEM."""
+    import ssl
+
+    _read(flag, path)
+    try:
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError as error:
+        raise Problem(
+            f"{flag} {path}: no certificates ({error.reason})", "give them in PEM"
+        ) from None
 
 
 def check_pair(certificate: str, key: str, flags: tuple[str, str] = ("--cert", "--key")) -> None:
