@@ -32,6 +32,7 @@ from probe.engine.errors import EngineError
 from probe.events import Event, JsonObject
 from probe.log import configure as configure_logging
 from probe.problem import Problem
+from probe.redaction import Redactor, load
 from probe.span import OUTCOMES, Span, open_span
 from probe.watch import READ_EVERY_S, Watch
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 CLIENTS_MAX = 400
 SPANS_PER_CLIENT = 64
 LINE_MAX = 1 << 20
+MESSAGE_MAX = 4096  # characters of a harness's own words
 DRAIN_S = 5.0
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
@@ -71,8 +73,15 @@ class Client:
 class Agent:
     """Holds the engine, the open spans and their clients."""
 
-    def __init__(self, watch: Watch, listener: socket.socket, stream: Stream | None) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        redactor: Redactor,
+        listener: socket.socket,
+        stream: Stream | None,
+    ) -> None:
         self._watch = watch
+        self._redactor = redactor
         self._stream = stream
         self._listener = listener
         self._spans: dict[int, Span] = {}
@@ -173,7 +182,9 @@ class Agent:
             pid = _pid_of(pidfd)
             if client.uid not in (0, os.stat(f"/proc/{pid}").st_uid):
                 raise RefusedError("the process belongs to another user")
-            span = open_span(self._watch.next_key(), {**_checked(request), "pid": pid})
+            span = open_span(
+                self._watch.next_key(), {**_checked(request), "pid": pid}, self._redactor
+            )
             self._watch.begin(span, pidfd)
         except BaseException:
             os.close(pidfd)
@@ -194,7 +205,7 @@ class Agent:
         if request.get("outcome") in OUTCOMES:
             span.outcome = request["outcome"]
         if isinstance(request.get("message"), str):
-            span.message = local.clean(request["message"])[:4096]
+            span.message = self._redactor.text(local.clean(request["message"])[:MESSAGE_MAX])
         case = self._finish(client, key)
         if not request.get("report"):
             return {}
@@ -291,6 +302,7 @@ def serve(options: argparse.Namespace) -> None:
     configure_logging()
     path = options.socket or local.socket_path()
     access = from_options(options, options.collector) if options.collector else None
+    redactor = load(options.redact)
     try:
         engine = CoreEngine()
     except EngineError as error:
@@ -301,7 +313,7 @@ def serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os.write(stop, b"x"))
     stream = _stream(access, engine.coverage, options) if access is not None else None
-    agent = Agent(Watch(engine, _sink(stream)), listener, stream)
+    agent = Agent(Watch(engine, redactor, _sink(stream)), redactor, listener, stream)
     log.info("listening", socket=path, collector=options.collector, engine=engine.name)
     try:
         agent.run(stopped)

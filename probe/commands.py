@@ -78,6 +78,7 @@ exit status: that of CMD; 128+N after signal N; 127 or 126 if it cannot start"""
         help="send what was seen there (default: the agent's, else $PROBE_COLLECTOR)",
     )
     _add_access(run)
+    _add_redact(run)
     run.add_argument(
         "--engine",
         choices=("auto", "core"),
@@ -103,6 +104,15 @@ def _add_access(command: Parser) -> None:
     )
 
 
+def _add_redact(command: Parser) -> None:
+    command.add_argument(
+        "--redact",
+        metavar="FILE",
+        default=os.environ.get("PROBE_REDACT"),
+        help="regular expressions, one a line, of more that is secret (default: $PROBE_REDACT)",
+    )
+
+
 def _add_agent(agent: Parser) -> None:
     agent.epilog = """examples:
   probe agent &                              watch the sandbox from its start
@@ -117,6 +127,7 @@ signals: SIGTERM sends what is left and ends it"""
         "(default: $PROBE_COLLECTOR)",
     )
     _add_access(agent)
+    _add_redact(agent)
     agent.add_argument(
         "--spool",
         metavar="DIR",

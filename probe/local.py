@@ -38,7 +38,7 @@ def begin_request(run: str, test: str, command: Sequence[str], child: Any) -> Js
     """What begins a span for a command that is about to start."""
     return {
         "run": clean(run)[:ID_MAX],
-        "test": clean(test or " ".join(command)[:200])[:ID_MAX],
+        "test": clean(test)[:ID_MAX],  # where there is none, the command stands for it
         "command": [clean(word[:WORD_MAX]) for word in command[:WORDS_MAX]],
         "pid": child.pid,
         "started_ns": child.started_ns,

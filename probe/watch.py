@@ -14,6 +14,7 @@ from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, make_case
 from probe.engine.engine import Engine
 from probe.events import Event, Exit
+from probe.redaction import Redactor
 from probe.span import Span
 
 EVENTS_PER_SPAN = 20_000
@@ -63,7 +64,8 @@ def _failed(event: Event) -> bool:
 class Watch:
     """One engine, any number of open spans. Its methods may be called from several threads."""
 
-    def __init__(self, engine: Engine, sink: Sink | None = None) -> None:
+    def __init__(self, engine: Engine, redactor: Redactor, sink: Sink | None = None) -> None:
+        self._redactor = redactor
         self._engine = engine
         self._context = Context()
         engine.tell_namespaces(self._context.note)
@@ -127,7 +129,8 @@ class Watch:
             self._engine.mark(pidfd, outer.span.key if outer is not None else 0)
 
     def _take(self, events: Iterable[Event]) -> None:
-        for event in map(self._context.complete, events):
+        for complete in map(self._context.complete, events):
+            event = self._redactor.event(complete)
             record = self._records.get(event.span)
             while record is not None:
                 record.add(event)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from probe.diagnose import Case
     from probe.engine.engine import Engine
     from probe.events import JsonObject
+    from probe.redaction import Redactor
 
     class Watcher(Protocol):
         """Watches one command from its begin to its end."""
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 class Agent:
     """The agent of this sandbox, over its socket. One that fails leaves nobody to watch."""
 
-    def __init__(self, client: local.Client) -> None:
+    def __init__(self, client: local.Client, redact: str | None) -> None:
+        self._redact = redact  # the agent has its own; this is for when it goes away
         self.warning: str | None = None
         self._client = client
         self._nobody: Nobody | None = None
@@ -65,9 +67,10 @@ class Agent:
 
     def _give_up(self, error: local.AgentError) -> None:
         from probe.coverage import blind
+        from probe.redaction import load
 
         self.warning = f"blind: {error}, so a failure cannot be explained"
-        self._nobody = Nobody(blind(str(error)), self.warning, None)
+        self._nobody = Nobody(blind(str(error)), self.warning, load(self._redact), None)
         self._nobody.begin(self._command, -1)
 
 
@@ -76,16 +79,17 @@ class Self:
 
     warning: str | None = None
 
-    def __init__(self, engine: Engine, collector: Access | None) -> None:
+    def __init__(self, engine: Engine, redactor: Redactor, collector: Access | None) -> None:
         from probe.watch import Watch
 
-        self._watch = Watch(engine)
+        self._watch = Watch(engine, redactor)
+        self._redactor = redactor
         self._collector = collector
 
     def begin(self, command: JsonObject, pidfd: int) -> None:
         from probe.span import open_span
 
-        self._span = open_span(self._watch.next_key(), command)
+        self._span = open_span(self._watch.next_key(), command, self._redactor)
         self._watch.begin(self._span, pidfd)
         self._watch.listen()
 
@@ -101,7 +105,10 @@ class Self:
 class Nobody:
     """No engine runs here: the command runs all the same, and the report says so."""
 
-    def __init__(self, coverage: Coverage, warning: str, collector: Access | None) -> None:
+    def __init__(
+        self, coverage: Coverage, warning: str, redactor: Redactor, collector: Access | None
+    ) -> None:
+        self._redactor = redactor
         self.warning: str | None = warning
         self._coverage = coverage
         self._collector = collector
@@ -109,7 +116,7 @@ class Nobody:
     def begin(self, command: JsonObject, pidfd: int) -> None:
         from probe.span import open_span
 
-        self._span = open_span(0, command)
+        self._span = open_span(0, command, self._redactor)
 
     def end(self, status: int, ended_ns: int, wanted: bool) -> JsonObject | None:
         from probe.diagnose import Case
@@ -144,17 +151,19 @@ def choose(engine: str, options: argparse.Namespace) -> Watcher:
     if engine == "auto" and options.collector is None:
         client = local.connect()
         if client is not None:
-            return Agent(client)
-    collector = _access(options)
+            return Agent(client, options.redact)
+    from probe.redaction import load
+
+    collector, redactor = _access(options), load(options.redact)
     from probe.engine.errors import EngineError
 
     try:
-        return Self(_core_engine(), collector)
+        return Self(_core_engine(), redactor, collector)
     except EngineError as error:
-        return _nobody(str(error), error.mend, collector)
+        return _nobody(str(error), error.mend, redactor, collector)
     except Exception as error:
         # No thread, no descriptor, no /proc: whatever it is, the command must run.
-        return _nobody(f"{type(error).__name__}: {error}", "", collector)
+        return _nobody(f"{type(error).__name__}: {error}", "", redactor, collector)
 
 
 def _access(options: argparse.Namespace) -> Access | None:
@@ -166,12 +175,12 @@ def _access(options: argparse.Namespace) -> Access | None:
     return access.from_options(options, address)
 
 
-def _nobody(reason: str, mend: str, collector: Access | None) -> Nobody:
+def _nobody(reason: str, mend: str, redactor: Redactor, collector: Access | None) -> Nobody:
     from probe.coverage import blind
 
     mend = f"; to mend it, {mend}" if mend else ""
     warning = f"blind: {reason}, so a failure cannot be explained{mend}"
-    return Nobody(blind(reason), warning, collector)
+    return Nobody(blind(reason), warning, redactor, collector)
 
 
 def _core_engine() -> Engine:
