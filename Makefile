@@ -11,7 +11,7 @@ LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless gol
 
 RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
 
-.PHONY: setup demo test test-sandboxes gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
+.PHONY: setup demo test test-sandboxes test-faults gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
 
 setup: $(VENV)/.ready
 
@@ -26,12 +26,18 @@ demo: setup
 	$(BIN)/python tests/scenarios/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -q -n 2 -m "not gallery and not sandboxes" tests
+	$(BIN)/python -m pytest -q -n 2 -m "not gallery and not sandboxes and not faults" tests
 
 # What the probe says of sandboxes of real runtimes; the first run makes a root for them.
 test-sandboxes: setup
 	tools/apt $(RUNTIMES)
 	$(BIN)/python -m pytest -q -m sandboxes tests/sandboxes
+
+# More than two hundred random kills, cut networks, full disks, mutated messages. Of one
+# round that failed: make test-faults FAULTS="--seed N"; on another store: FAULTS="--store URL
+# --store-kill COMMAND".
+test-faults: setup
+	$(BIN)/python -m pytest -q -n 2 tests/faults $(FAULTS)
 
 # The whole gallery, with every language and server that its scenarios need.
 gallery: setup
