@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import accuracy, memory, overhead, startup, storm, syscall
+from bench import accuracy, memory, overhead, pace, startup, storm, syscall
 from bench.testbed import Testbed
 from probe.terminal import Terminal
 
@@ -18,6 +18,7 @@ BENCHES = {
     "startup": startup.measure,
     "memory": memory.measure,
     "storm": storm.measure,
+    "pace": pace.measure,
     "accuracy": accuracy.measure,
 }
 

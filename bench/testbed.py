@@ -48,7 +48,7 @@ class Testbed:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="bench-"))
-        self._socket = self.folder / "agent.sock"
+        self.socket = self.folder / "agent.sock"
 
     def __enter__(self) -> Testbed:
         return self
@@ -66,7 +66,7 @@ class Testbed:
             for name, value in os.environ.items()
             if not name.startswith("PROBE_") and name != "PYTHONDONTWRITEBYTECODE"
         }
-        socket = str(self._socket) if agent else "/nonexistent"
+        socket = str(self.socket) if agent else "/nonexistent"
         return {**kept, "PROBE_SOCKET": socket, "PROBE_SPOOL": str(self.folder / "spool")}
 
     def helper(self, name: str) -> str:
@@ -95,9 +95,9 @@ class Testbed:
     @contextlib.contextmanager
     def agent(self, *options: str) -> Iterator[int]:
         """A `probe agent` that is ready; its pid."""
-        command = [PROBE, "agent", "--socket", str(self._socket), *options]
+        command = [PROBE, "agent", "--socket", str(self.socket), *options]
         with self._process(command) as process:
-            client = _patiently(lambda: local.connect(str(self._socket)))
+            client = _patiently(lambda: local.connect(str(self.socket)))
             client.ask({"do": "status"})
             client.close()
             yield process.pid

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 from world import Store
+
+_BASE = "FAULTS_BASE"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,11 +22,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rounds", type=int, default=16, help="of random kills")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """All workers of pytest-xdist agree on the seeds."""
+    os.environ.setdefault(_BASE, str(random.randrange(1_000_000)))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         given = metafunc.config.getoption("--seed")
         rounds = metafunc.config.getoption("--rounds")
-        seeds = [given] if given is not None else random.sample(range(1_000_000), rounds)
+        chance = random.Random(os.environ[_BASE])
+        seeds = [given] if given is not None else chance.sample(range(1_000_000), rounds)
         metafunc.parametrize("seed", seeds)
 
 

@@ -25,7 +25,7 @@ SECRETS = st.builds(
 ).filter(lambda text: any(map(str.isalpha, text)))
 PLAIN = ["run", "the", "job", "at", "/usr/bin/x", "on", "host", "10.0.0.1", "--fast"]
 WORDS = st.lists(st.sampled_from(PLAIN))
-FEW = settings(max_examples=20)
+FEW = settings(max_examples=20, deadline=None)
 
 COMMANDS = [
     ("tool", "--password", "{}"),
@@ -170,6 +170,7 @@ def test_ordinary_text_stays(text: str) -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_taken(text: str) -> None:
     redacted = Redactor().text(text)
@@ -177,6 +178,7 @@ def test_any_text_is_taken(text: str) -> None:
     assert Redactor().words((text, text)) is not None
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="=:"), max_size=30), max_size=6))
 def test_what_names_no_secret_is_the_same_object(words: list[str]) -> None:
     event = Exec(sequence=1, time_ns=1, pid=1, path="/bin/x", argv=tuple(words))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from probe import access, queue, stream
 from probe.access import Access
 from probe.coverage import SENSES, Coverage, Losses
-from probe.events import Connect, Exit, Loss
+from probe.events import KINDS, Connect, Exit, Loss
 from probe.problem import Problem
 from probe.queue import Entry, Queue
 from probe.span import Span
@@ -259,6 +259,11 @@ def test_what_is_no_address(bad: str) -> None:
         access.check_address(bad)
     with pytest.raises(Problem):
         streaming(bad).__enter__()
+
+
+def test_each_kind_of_event_has_a_sense_to_be_lost_under() -> None:
+    assert queue._SENSE.keys() == KINDS.keys() - {"loss"}
+    assert set(queue._SENSE.values()) <= set(SENSES)
 
 
 def entry(sequence: int) -> Entry:
