@@ -30,48 +30,46 @@ class _Account:
 
 
 class Quota:
-    """Keeps the accounts of all sandboxes."""
+    """Keeps the accounts of all sandboxes: of those with streams, and of some without."""
 
     def __init__(self, *, rate: int = RATE, streams: int = STREAMS) -> None:
         self._rate, self._streams = rate, streams
         self._open = 0
-        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        self._busy: dict[str, _Account] = {}
+        self._idle: OrderedDict[str, _Account] = OrderedDict()
 
     def enter(self, sandbox: str) -> None:
         """A stream begins. Exhausted where it is one too many."""
-        account = self._account(sandbox)
+        account = self._busy.get(sandbox) or self._idle.get(sandbox)
+        if account is None:
+            account = _Account(credit=BURST_S * self._rate, at=time.monotonic())
         if account.streams >= self._streams:
             raise Exhausted(f"more than {self._streams} streams of one sandbox", 5.0)
         if self._open >= STREAMS_TOGETHER:
             raise Exhausted(f"more than {STREAMS_TOGETHER} streams", 5.0)
+        self._idle.pop(sandbox, None)
+        self._busy[sandbox] = account
         account.streams += 1
         self._open += 1
 
     def leave(self, sandbox: str) -> None:
-        self._accounts[sandbox].streams -= 1
+        """A stream that had entered ends."""
+        account = self._busy[sandbox]
+        account.streams -= 1
         self._open -= 1
-        while len(self._accounts) > _REMEMBERED:
-            oldest = next(iter(self._accounts))
-            if self._accounts[oldest].streams:
-                break
-            del self._accounts[oldest]
+        if not account.streams:
+            self._idle[sandbox] = self._busy.pop(sandbox)
+            if len(self._idle) > _REMEMBERED:
+                self._idle.popitem(last=False)
 
     def charge(self, sandbox: str, items: int, size: int) -> float:
-        """Seconds that the sandbox should pause, after so many items of so many bytes."""
-        account = self._account(sandbox)
+        """Seconds that a sandbox with a stream should pause, after so many items and bytes."""
+        account = self._busy[sandbox]
         now = time.monotonic()
         saved = account.credit + (now - account.at) * self._rate
         account.credit = min(saved, BURST_S * self._rate) - max(items, size / 1024)
         account.at = now
         return max(0.0, -account.credit / self._rate)
-
-    def _account(self, sandbox: str) -> _Account:
-        account = self._accounts.get(sandbox)
-        if account is None:
-            account = _Account(credit=BURST_S * self._rate, at=time.monotonic())
-            self._accounts[sandbox] = account
-        self._accounts.move_to_end(sandbox)
-        return account
 
 
 class Complaints:

@@ -70,6 +70,8 @@ class Access:
             check_address(address)
         if bool(self.certificate) != bool(self.key):
             raise Problem("--cert and --key belong together", "give both, or none")
+        if self.insecure and (self.ca or self.certificate):
+            raise Problem("--insecure is for plain text", "leave it out, or --ca and --cert")
         if self.token_file:
             _read("--token-file", self.token_file)
         if any(map(self.is_secure, self.addresses)):
@@ -164,7 +166,7 @@ def from_options(options: argparse.Namespace, collector: str) -> Access:
         key=given["key"],
         token_file=given["token_file"],
         token=os.environ.pop(TOKEN, None),
-        insecure=bool(options.insecure or os.environ.get("PROBE_INSECURE")),
+        insecure=options.insecure or os.environ.get("PROBE_INSECURE", "0") not in ("", "0"),
     )
 
 

@@ -61,7 +61,7 @@ class Segment:
         self.read = self.done = len(_MAGIC) + _FRAME.size + len(hello)
         self.done_sequence = 0
         self.waiting = 0  # items behind `read`
-        self.written_at = time.time()
+        self.written_at = _now()
         self.tells_losses = False
 
     @property
@@ -217,7 +217,7 @@ class Spool:
 
     def expire(self) -> None:
         """Gives up what is older than it may be."""
-        limit = time.time() - self._age_max_s
+        limit = _now() - self._age_max_s
         for segment in list(self._segments[:-1]):
             if segment.written_at < limit and not segment.tells_losses:
                 self._give_up(segment)
@@ -302,7 +302,7 @@ class Spool:
         _write_whole(self._active, framed(entry), segment.size)
         segment.size += _FRAME.size + len(entry.data)
         segment.waiting += 1
-        segment.written_at = time.time()
+        segment.written_at = _now()
         self.obstacle = None
 
     def _return_to_disk(self) -> None:
@@ -435,7 +435,10 @@ class Spool:
             return
         if segment.size < size:
             os.truncate(path, segment.size)
-        segment.written_at = path.stat().st_mtime
+        age_s = max(0.0, time.time() - path.stat().st_mtime)
+        if segment.hello == self._hello:  # of this boot, whatever the clock was set to since
+            age_s = min(age_s, _now())
+        segment.written_at = _now() - age_s
         self._segments.append(segment)
 
     @contextlib.contextmanager
@@ -495,6 +498,11 @@ def _write_whole(descriptor: int, data: bytes, size: int) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, size)
         raise
+
+
+def _now() -> float:
+    """Seconds that no setting of the clock changes."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _cursor_text(number: int, sequence: int) -> bytes:

@@ -204,6 +204,7 @@ def test_a_spool_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (("--collector", "h:1", "--cert", "/c"), "--cert and --key belong together"),
+        (("--collector", "h:1", "--insecure", "--ca", "/c"), "--insecure is for plain text"),
         (("--collector", "h:1", "--ca", "/nowhere"), "--ca /nowhere: No such file"),
         (("--collector", "h:1", "--ca", "/dev/null"), "--ca /dev/null: no certificates"),
         (("--collector", "h:1", "--token-file", "/nowhere"), "--token-file /nowhere: No such"),

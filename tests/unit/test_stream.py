@@ -217,6 +217,30 @@ def test_an_item_beyond_all_limits_is_counted_and_not_sent(address: str) -> None
     assert collector.committed == [2]
 
 
+def test_what_goes_far_is_compressed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "is_local", lambda address: False)
+    compression = Access((address,)).compression(address)
+    assert compression is grpc.Compression.Gzip
+    collector = Collector()
+    with serving(collector, address), streaming(address) as (client, number):
+        client.put_event(exit_event(number(), last_words="x" * 10_000))
+        assert client.drain(LIMIT_S)
+    assert collector.committed == [1]
+
+
+@pytest.mark.parametrize(
+    "address", ["unix:/s", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"]
+)
+def test_what_is_spoken_in_plain_text(address: str) -> None:
+    assert not Access((address,)).is_secure(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:1", "[fe80::1]:1", "localhost.example:1", "h:1"])
+def test_what_is_spoken_in_tls(address: str) -> None:
+    assert Access((address,)).is_secure(address)
+    assert not Access((address,), insecure=True).is_secure(address)
+
+
 def test_items_of_many_threads_in_any_order(address: str) -> None:
     collector = Collector()
 
