@@ -204,7 +204,7 @@ class Stream:
                 self._spool.count_lost(lost_with([item.SerializeToString()]))
                 return
             self._append(item)
-            if self._spool.waiting == 1 or self._spool.waiting >= self._batch_items:
+            if self._spool.waiting in (1, self._batch_items):
                 self._changed.notify_all()
 
     def _append(self, item: wire.Item) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chance = random.Random(os.environ[_BASE])
         seeds = [given] if given is not None else chance.sample(range(1_000_000), rounds)
         metafunc.parametrize("seed", seeds)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    sums: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed"):
+        sums.update(dict(report.user_properties))
+    if sums:
+        terminalreporter.line(f"{sums['kills']} kills: {sums['events']:,} events, each stored once")
 
 
 @pytest.fixture

@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 KILLS = 14  # in each round; 16 rounds make more than two hundred
 
 
-def test_random_kills(seed: int, store: Store, tmp_path: Path) -> None:
+def test_random_kills(
+    seed: int, store: Store, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """`--seed N` does the same again, as far as a machine does."""
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -40,6 +42,8 @@ def test_random_kills(seed: int, store: Store, tmp_path: Path) -> None:
         world.finish()
         told = world.check()
     assert told["events"] > 0 and told["missing"] == 0
+    record_property("kills", KILLS)
+    record_property("events", told["events"])
 
 
 def test_a_network_cut_and_slowed(store: Store, tmp_path: Path) -> None:

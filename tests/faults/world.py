@@ -140,8 +140,8 @@ class World:
         for process in self.producers:
             assert process.running is not None
             assert process.running.wait(LIMIT_S) == 0, process.said
-        for process in self.collectors:
-            assert process.end() == 0, process.said
+        for process in self.collectors:  # the signal may come before it has quite begun
+            assert process.end() in (0, -signal.SIGTERM), process.said
 
     def check(self) -> Counter[str]:
         """Each event is there once, as it was put in, or told as lost; what was told."""
@@ -160,7 +160,8 @@ class World:
                 assert max(numbers.values(), default=1) == 1
                 missing = set(range(1, last + 1)) - numbers.keys()
                 assert len(missing) <= lost, f"{sandbox}: {sorted(missing)[:20]} vanished"
-                assert not set(numbers) - set(range(1, last + 1)), "more than was put in"
+                # The last may have been put in, and its producer killed before it wrote so.
+                assert not numbers.keys() - set(range(1, last + 2)), "more than was put in"
                 for one in kept:
                     assert one == producer.event(one.sequence)
                 for number in range(producer.SPAN_EVERY, last + 1, producer.SPAN_EVERY):
