@@ -10,12 +10,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from probe.local import TOKEN
 from probe.problem import Problem
 
 if TYPE_CHECKING:
     import argparse
-
-TOKEN = "PROBE_TOKEN"
 
 CHANNEL_OPTIONS = (
     # A collector that vanished without a word (a cut cable) is noticed all the same.

@@ -269,7 +269,7 @@ class Loss(Event):
     kind: ClassVar[str] = "loss"
 
     sense: str
-    where: str = "ring"
+    where: str = "ring"  # ring (of the kernel), queue, spool
 
 
 KINDS: dict[str, type[Event]] = {

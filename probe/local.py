@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from probe.events import JsonObject
 
+TOKEN = "PROBE_TOKEN"  # holds what a sandbox shows to its collector, and no workload shall see
 DEFAULT_SOCKET = "/run/probe/agent.sock"
 LINE_MAX = 64 << 20
 ID_MAX = 500  # characters of a run's or a test's id

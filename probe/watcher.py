@@ -151,6 +151,7 @@ def choose(engine: str, options: argparse.Namespace) -> Watcher:
     if engine == "auto" and options.collector is None:
         client = local.connect()
         if client is not None:
+            os.environ.pop(local.TOKEN, None)
             return Agent(client, options.redact)
     from probe.redaction import load
 

@@ -80,12 +80,15 @@ def no_leftovers() -> Iterator[None]:
 class Collector:
     """A `collector serve` of a test's own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.database = folder / "c.db"
-        self.address = f"unix:{folder}/c.sock"
-        command = [BIN / "collector", "serve", "--listen", self.address, "--db", self.database]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    def __init__(self, folder: Path, listen: str | None = None, *options: str | Path) -> None:
+        self.database, log = folder / "c.db", folder / "collector.log"
+        listen = listen or f"unix:{folder}/c.sock"
+        serve = [BIN / "collector", "serve", "--listen", listen, "--db", self.database, *options]
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(serve, stderr=file)
         STARTED.append(self.process)
+        wait_for(lambda: self.process.poll() is not None or b"listening" in log.read_bytes())
+        self.address: str = json.loads(log.read_text().splitlines()[0])["address"]
 
     def stop(self) -> None:
         self.process.terminate()
@@ -110,14 +113,14 @@ class Collector:
 class Agent:
     """A `probe agent` of the tests' own."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
         self.socket = str(folder / "agent.sock")
         self.log = folder / "agent.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [BIN / "probe", "agent", "--socket", self.socket, *options],
                 stderr=log,
-                env={**os.environ, "PROBE_SPOOL": str(folder / "spool")},
+                env={**os.environ, "PROBE_SPOOL": str(folder / "spool"), **environment},
             )
         STARTED.append(self.process)
         wait_for(
