@@ -315,13 +315,14 @@ def _event(message: wire.Event) -> Event:
         event = event_from(message)
     except ValueError as error:
         raise Malformed(str(error)) from None
-    if not math.isfinite(getattr(event, "duration_s", None) or 0):
-        raise Malformed("a duration that is no number")
     return _without_nul(event)
 
 
 def _without_nul(record: T) -> T:
-    """The event or span with NULs as escapes: PostgreSQL keeps no text that has one."""
+    """The event or span with NULs as escapes: PostgreSQL keeps no text that has one.
+
+    Malformed for what no JSON has a place for.
+    """
     changed = {
         name: clean
         for name in _fields(type(record))  # type: ignore[arg-type]
@@ -337,6 +338,8 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 def _escaped(value: Any) -> Any:
     """The value itself where there is nothing to escape."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Malformed("a number that is none")
     if isinstance(value, str):
         return value.replace("\0", "\\x00") if "\0" in value else value
     if isinstance(value, tuple) and "\0" in "".join(map(str, value)):

@@ -220,7 +220,8 @@ class Spool:
         limit = _now() - self._age_max_s
         for segment in list(self._segments[:-1]):
             if segment.written_at < limit and not segment.tells_losses:
-                self._give_up(segment)
+                with self._coping():
+                    self._give_up(segment)
 
     def descriptors(self) -> list[int]:
         """Of what is to be synced: copies, which the caller closes."""

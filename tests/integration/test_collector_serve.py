@@ -192,6 +192,9 @@ NAN = wire.Item(
 )
 
 
+INFINITE = wire.Item(sequence=1, event=wire.Event(sequence=1, oom=wire.Oom(pressure=float("inf"))))
+
+
 @pytest.mark.parametrize(
     "messages",
     [
@@ -212,6 +215,7 @@ NAN = wire.Item(
         (HELLO, batch(wire.Item(sequence=1, event=wire.Event(sequence=1)))),
         (HELLO, batch(item(1, count=1 << 63))),
         (HELLO, batch(NAN)),
+        (HELLO, batch(INFINITE)),
         (HELLO, batch(wire.Item(sequence=1, span=wire.Span(key=1, outcome="fine")))),
         (HELLO, batch(*(item(number) for number in range(1, 5000)))),
         (HELLO, batch(item(1)).replace(b"\x0a", b"\x0a\x7f", 1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -238,6 +239,18 @@ def test_what_is_too_old_is_told(tmp_path: Path) -> None:
     one.close()
 
 
+def test_what_is_under_way_is_not_given_up(tmp_path: Path) -> None:
+    one = opened(tmp_path, size_max=1)
+    for number in range(1, 11):
+        one.append(entry(number))
+    sent = [each.sequence for each in one.take(3, 1 << 20)]
+    for number in range(11, 501):
+        one.append(entry(number))
+    one.rewind()
+    assert [each.sequence for each in one.take(3, 1 << 20)] == sent == [1, 2, 3]
+    one.close()
+
+
 @contextlib.contextmanager
 def tmpfs(folder: Path, size: str) -> Iterator[Path]:
     folder.mkdir()
@@ -291,6 +304,19 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path, kind: str) -> None:
     one.close()
     if other is not None:
         other.close()
+
+
+def test_a_folder_that_vanishes_costs_what_was_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    one = opened(folder)
+    for number in range(1, 101):
+        one.append(entry(number))
+    shutil.rmtree(folder)
+    sent = everything(one)
+    assert sent == [] and one.losses.by_sense[UNREADABLE] > 0
+    one.append(entry(101))
+    assert len(one) == 1
+    one.close()
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
