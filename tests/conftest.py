@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 BIN = Path(sys.executable).parent
+FAULTS_BASE = "FAULTS_BASE"
 SCHEMA = Path(__file__).parent.parent / "probe" / "report.schema.json"
 
 
@@ -48,6 +51,26 @@ def bpf_obstacle() -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", type=int, default=1, help="of the gallery, every so-manieth only")
+    faults = parser.getgroup("faults")
+    faults.addoption("--store", metavar="URL", help="a database of collectors (default: SQLite)")
+    faults.addoption(
+        "--store-kill", metavar="COMMAND", help="kills that database and starts it again"
+    )
+    faults.addoption("--seed", type=int, help="replays the round of this seed alone")
+    faults.addoption("--rounds", type=int, default=16, help="of random kills")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All workers of pytest-xdist agree on the seeds of their rounds."""
+    os.environ.setdefault(FAULTS_BASE, str(random.randrange(1_000_000)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    sums: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed"):
+        sums.update(dict(report.user_properties))
+    if sums:
+        terminalreporter.line(f"{sums['kills']} kills: {sums['events']:,} events, each stored once")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

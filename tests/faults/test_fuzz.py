@@ -17,7 +17,7 @@ import grpc
 import psutil
 import pytest
 from google.protobuf.message import DecodeError
-from world import Store, World, until
+from world import Store, World, store, until
 
 from collector.ingest import Malformed, _event, _observation
 from collector.store import Hello
@@ -35,6 +35,7 @@ from probe.wire import stream_pb2 as wire
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 SERVER, DECODER, SPOOL, PROBE = 50_000, 30_000, 10_000, 10_000
+__all__ = ["store"]
 METHOD = "/probe.v1.Collector/Stream"
 COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
 GROWTH_MAX = 256 << 20

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import producer
+import pytest
 
 from collector.store import open_store
 from probe.events import Loss
@@ -73,6 +74,13 @@ class Store:
         """The command kills the database's processes and starts them again."""
         assert self._kill is not None
         subprocess.run(shlex.split(self._kill), check=True, timeout=LIMIT_S)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """That of --store, else a file of the test's own."""
+    url = request.config.getoption("--store")
+    return Store(url or str(tmp_path / "c.db"), request.config.getoption("--store-kill"))
 
 
 class World:
@@ -132,6 +140,13 @@ class World:
     def put(self, sandbox: str) -> int:
         """How many events are known to have been put in."""
         return producer.ledger(self.folder / sandbox)
+
+    def await_events(self, count: int) -> None:
+        """So many more are put in, by any of those that run."""
+        if all(one.running is None or one.running.poll() is not None for one in self.producers):
+            return
+        enough = sum(map(self.put, self.sandboxes)) + count
+        until(lambda: sum(map(self.put, self.sandboxes)) >= enough)
 
     def finish(self) -> None:
         """Producers stop and drain; then all is still."""
