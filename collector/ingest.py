@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Awaitable
@@ -22,9 +21,10 @@ from google.protobuf.message import DecodeError
 from collector.clock import Clock
 from collector.gate import Gate, Refused
 from collector.quota import Complaints, Exhausted, Quota
-from collector.store import Delivery, Hello, Observation, Store
-from probe.events import Event
-from probe.message import coverage_from, event_from, span_from
+from collector.store import Delivery, EventRow, Hello, Observation, Store
+from collector.store.rows import event_row
+from probe.events import KINDS, detail_fields
+from probe.message import coverage_from, span_from
 from probe.problem import Problem
 from probe.span import OUTCOMES
 from probe.wire import stream_pb2 as wire
@@ -35,6 +35,7 @@ BATCH_ITEMS = 4096
 NAME_LENGTH = 1024  # of a sandbox, boot, run or test, in characters
 TOGETHER = 64  # deliveries in one transaction
 _HIGHEST = (1 << 63) - 1  # of the integers that a database holds
+_TIMED = {name for name, kind in KINDS.items() if "duration_s" in detail_fields(kind)}
 HELLO_S = 20.0  # how long a peer may take to say who it is
 WINDOW, WINDOW_BUSY = 4096, 512  # items that a probe may have under way
 
@@ -240,8 +241,6 @@ class Conversation:
         if self.sandbox:
             raise Malformed("a second Hello")
         _check_names(sandbox=message.sandbox, boot=message.boot, version=message.version)
-        if "\0" in message.sandbox + message.boot + message.version:
-            raise Malformed("a Hello with a NUL in a name")
         if not message.sandbox or not message.boot:
             raise Malformed("a Hello without sandbox or boot")
         offset = message.time_ns - time.time_ns()
@@ -250,7 +249,7 @@ class Conversation:
         self._quota.enter(message.sandbox)
         self.sandbox = message.sandbox
         self._clock = Clock(offset)
-        coverage = _without_nul(coverage_from(message.coverage))
+        coverage = coverage_from(message.coverage)
         self._hello = Hello(message.sandbox, message.boot, message.version, coverage, offset)
         acknowledged = await asyncio.to_thread(self._store.greet, self._hello)
         welcome = wire.Welcome(acknowledged=acknowledged, window=self._window)
@@ -282,7 +281,7 @@ class Conversation:
             await asyncio.to_thread(self._store.greet, self._hello)
 
     def _delivery(self, hello: Hello, batch: wire.Batch) -> Delivery:
-        events: list[Event] = []
+        events: list[EventRow] = []
         spans: list[tuple[int, Observation]] = []
         for item in batch.items:
             if not self._last < item.sequence <= _HIGHEST:
@@ -303,56 +302,30 @@ def _observation(message: wire.Span, hello: Hello) -> Observation:
     _check_integers(key=message.key)
     if message.outcome not in OUTCOMES:
         raise Malformed(f"outcome {message.outcome[:40]!r}: not one of {', '.join(OUTCOMES)}")
-    span, coverage, losses = span_from(message, hello.sandbox, hello.boot)
-    return Observation(_without_nul(span), _without_nul(coverage), _without_nul(losses))
+    return Observation(*span_from(message, hello.sandbox, hello.boot))
 
 
-def _event(message: wire.Event) -> Event:
-    if not message.sequence:
-        raise Malformed("an event without a sequence")
-    _check_integers(sequence=message.sequence, count=message.count, span=message.span)
+def _event(message: wire.Event) -> EventRow:
     try:
-        event = event_from(message)
+        row = event_row(message)
     except ValueError as error:
         raise Malformed(str(error)) from None
-    return _without_nul(event)
-
-
-def _without_nul(record: T) -> T:
-    """The event or span with NULs as escapes: PostgreSQL keeps no text that has one.
-
-    Malformed for what no JSON has a place for.
-    """
-    changed = {
-        name: clean
-        for name in _fields(type(record))  # type: ignore[arg-type]
-        if (value := getattr(record, name)) and (clean := _escaped(value)) is not value
-    }
-    return dataclasses.replace(record, **changed) if changed else record  # type: ignore[type-var]
-
-
-@functools.cache
-def _fields(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
-
-
-def _escaped(value: Any) -> Any:
-    """The value itself where there is nothing to escape."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Malformed("a number that is none")
-    if isinstance(value, str):
-        return value.replace("\0", "\\x00") if "\0" in value else value
-    if isinstance(value, tuple) and "\0" in "".join(map(str, value)):
-        return tuple(map(_escaped, value))
-    if isinstance(value, dict) and "\0" in "".join(f"{name}{value[name]}" for name in value):
-        return {_escaped(name): _escaped(value[name]) for name in value}
-    return value
+    sequence, span, kind, _, _ = row
+    if not sequence:
+        raise Malformed("an event without a sequence")
+    if sequence > _HIGHEST or span > _HIGHEST or message.count > _HIGHEST:
+        _check_integers(sequence=sequence, count=message.count, span=span)
+    if kind in _TIMED and not math.isfinite(getattr(message, kind).duration_s):
+        raise Malformed("a duration that is no number")
+    return row
 
 
 def _check_names(**names: str) -> None:
     for what, name in names.items():
         if len(name) > NAME_LENGTH:
             raise Malformed(f"a {what} of {len(name)} characters: {NAME_LENGTH} are taken")
+        if "\0" in name:  # which PostgreSQL cannot keep
+            raise Malformed(f"a {what} with a NUL")
 
 
 def _check_integers(**values: int) -> None:

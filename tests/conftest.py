@@ -17,6 +17,7 @@ from typing import Any
 import hypothesis
 import jsonschema
 import pytest
+from postgres import Server
 
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -196,3 +197,11 @@ def probe_run(
         **popen,
     )
     return done, validated(json.loads(path.read_text()))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """One server for all tests of a process that want one; each takes a database of its own."""
+    server = Server()
+    yield server
+    server.remove()

@@ -11,13 +11,19 @@ MESSAGE_LIMIT = 16_384  # characters
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`test` is the harness's id; `name` its last part, which some harnesses run tests by."""
+    """`test` is the harness's id; `name` its last part, which some harnesses run tests by.
+
+    `sandbox` and `started_ns` (since the epoch, UTC) are where and when it ran, where the
+    harness says so.
+    """
 
     test: str
     name: str
     outcome: str
     message: str | None = None
     duration_s: float | None = None
+    sandbox: str | None = None
+    started_ns: int | None = None
 
     def worse_than(self, other: Outcome) -> bool:
         return _SEVERITY.index(self.outcome) > _SEVERITY.index(other.outcome)

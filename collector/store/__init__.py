@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from collector.store.interface import Delivery, Hello, Observation, Store
+from collector.store.interface import (
+    Delivery,
+    EventRow,
+    Hello,
+    Observation,
+    Pruned,
+    Status,
+    Store,
+)
 from collector.store.url import open_store
 
-__all__ = ["Delivery", "Hello", "Observation", "Store", "open_store"]
+__all__ = [
+    "Delivery",
+    "EventRow",
+    "Hello",
+    "Observation",
+    "Pruned",
+    "Status",
+    "Store",
+    "open_store",
+]

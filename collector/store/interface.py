@@ -11,6 +11,9 @@ from probe.coverage import Coverage, Losses
 from probe.events import Event
 from probe.span import Span
 
+# An event as databases keep it, made by rows.event_row: sequence, span, kind, time_ns, message.
+EventRow = tuple[int, int, str, int, bytes]
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:
@@ -39,8 +42,49 @@ class Delivery:
     sandbox: str
     boot: str
     last: int
-    events: tuple[Event, ...] = ()
+    events: tuple[EventRow, ...] = ()
     spans: tuple[tuple[int, Observation], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What lies in a database. Times in nanoseconds since the epoch by the collectors' clocks.
+
+    `live`: sandboxes heard in the last minute. `clock_offset_ns`: the greatest among those.
+    `size`: bytes, with indexes. `first_heard_ns` and `last_heard_ns` are None in an empty one.
+    """
+
+    database: str
+    schema: int
+    size: int
+    sandboxes: int
+    live: int
+    runs: int
+    spans: int
+    outcomes: int
+    first_heard_ns: int | None
+    last_heard_ns: int | None
+    clock_offset_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many were removed; the events of a dropped partition are not counted one by one."""
+
+    sandboxes: int = 0
+    runs: int = 0
+    spans: int = 0
+    events: int = 0
+    partitions: int = 0
+
+    def plus(self, other: Pruned) -> Pruned:
+        return Pruned(
+            self.sandboxes + other.sandboxes,
+            self.runs + other.runs,
+            self.spans + other.spans,
+            self.events + other.events,
+            self.partitions + other.partitions,
+        )
 
 
 class Store(Protocol):
@@ -50,7 +94,10 @@ class Store(Protocol):
         """Remembers the probe; the highest item number that is committed for it, 0 for none."""
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
-        """Commits all of them or none. Events that are already there stay as they are."""
+        """Commits all of them or none. Events that are already there stay as they are.
+
+        Problem too for a probe that was pruned since it was greeted: it has to greet again.
+        """
 
     def add_outcomes(self, run: str, outcomes: Iterable[Outcome]) -> None:
         """Commits all of them or none. The newer outcome of a test replaces the older."""
@@ -69,6 +116,22 @@ class Store(Protocol):
 
     def events(self, span: Span) -> list[Event]:
         """The events of a span in order of time."""
+
+    def status(self) -> Status:
+        """Cheap enough to be asked every few seconds."""
+
+    def prune(self, before_ns: int) -> Pruned:
+        """Removes sandboxes that were not heard since, and runs begun before that have no span.
+
+        In steps, each a transaction of its own, so that probes can deliver in between; what
+        was broken off is finished by the next one.
+        """
+
+    def prune_run(self, run: str) -> Pruned:
+        """Removes a run: its spans with their events, and its outcomes."""
+
+    def backup(self, path: str) -> None:
+        """Copies the database, as it is at one instant, into a new file while others write."""
 
     def close(self) -> None:
         """Nothing may be called after it."""

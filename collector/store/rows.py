@@ -1,4 +1,9 @@
-"""Events, spans and outcomes as rows and back, the same for every database."""
+"""Events, spans and outcomes as rows and back, the same for every database.
+
+An event is kept as the message that it came in (proto/probe/v1/stream.proto), beside the
+columns that are asked for: it need not be taken apart to be stored, and a field that a
+probe adds is kept by a collector that does not know it yet.
+"""
 
 from __future__ import annotations
 
@@ -7,97 +12,46 @@ from collections.abc import Sequence
 from typing import Any
 
 from collector.outcomes import Outcome
-from collector.store.interface import Observation
-from probe import events
-from probe.coverage import Coverage, Losses
+from collector.store.interface import EventRow, Observation
+from probe.coverage import Coverage
 from probe.events import Event
-from probe.span import Span
+from probe.message import event_from as event_from_message
+from probe.message import span_from, span_message
+from probe.wire import stream_pb2 as wire
 
 Row = Sequence[Any]
 
-_EVENT_COMMON = (
-    "sequence",
-    "time_ns",
-    "pid",
-    "tid",
-    "ppid",
-    "uid",
-    "comm",
-    "exe",
-    "count",
-    "span",
-    "mnt_ns",
-)
-# Not every event has these, so they lie beside the fields of its kind.
-_EVENT_OCCASIONAL = ("inner_pid", "session")
-EVENT_COLUMNS = ("kind", *_EVENT_COMMON, "detail")
-_SPAN_PLAIN = (
-    "key",
-    "started_ns",
-    "run",
-    "test",
-    "pid",
-    "whole_process",
-    "ended_ns",
-    "exit_code",
-    "signal",
-    "outcome",
-    "message",
-)
-SPAN_COLUMNS = (*_SPAN_PLAIN, "command", "labels", "coverage", "lost")
-OUTCOME_COLUMNS = ("test", "name", "outcome", "message", "duration_s")
+EVENT_COLUMNS = ("sequence", "span", "kind", "time_ns", "message")
+SPAN_COLUMNS = ("key", "started_ns", "run", "test", "outcome", "message")
+OUTCOME_COLUMNS = ("test", "name", "outcome", "message", "duration_s", "sandbox", "started_ns")
 
 
-def event_row(event: Event) -> Row:
-    """In the order of EVENT_COLUMNS."""
-    detail = {
-        name: value
-        for name in events.detail_fields(type(event))
-        if (value := getattr(event, name)) is not None and value != ()
-    }
-    detail |= {name: value for name in _EVENT_OCCASIONAL if (value := getattr(event, name))}
-    common = (getattr(event, name) for name in _EVENT_COMMON)
-    return (event.kind, *common, _json(detail))
+def event_row(message: wire.Event) -> EventRow:
+    """In the order of EVENT_COLUMNS. ValueError where its kind is not known here."""
+    kind = message.WhichOneof("detail")
+    if kind is None:
+        raise ValueError("an event of an unknown kind")
+    return message.sequence, message.span, kind, message.time_ns, message.SerializeToString()
 
 
-def event_from(row: Row) -> Event:
-    kind, *common, detail = row
-    fields = dict(zip(_EVENT_COMMON, common, strict=True))
-    known = {*events.detail_fields(events.KINDS[kind]), *_EVENT_OCCASIONAL}
-    for name, value in json.loads(detail).items():
-        if name in known:  # another version may have told more
-            fields[name] = tuple(value) if isinstance(value, list) else value
-    return events.KINDS[kind](**fields)
+def event_from(message: bytes) -> Event:
+    return event_from_message(wire.Event.FromString(message))
 
 
 def span_row(observation: Observation) -> Row:
     """In the order of SPAN_COLUMNS."""
     span = observation.span
-    return (
-        *(getattr(span, name) for name in _SPAN_PLAIN),
-        _json(span.command),
-        _json(span.labels),
-        coverage_text(observation.coverage),
-        _json(observation.losses.by_sense),
-    )
+    message = span_message(span, observation.coverage, observation.losses)
+    columns = (getattr(span, name) for name in SPAN_COLUMNS[:-1])
+    return (*columns, message.SerializeToString())
 
 
-def observation_from(row: Row, sandbox: str, boot: str) -> Observation:
-    plain, (command, labels, coverage, lost) = row[: len(_SPAN_PLAIN)], row[len(_SPAN_PLAIN) :]
-    fields = dict(zip(_SPAN_PLAIN, plain, strict=True))
-    fields["whole_process"] = bool(fields["whole_process"])
-    span = Span(
-        **fields,
-        command=tuple(json.loads(command)),
-        labels=json.loads(labels),
-        sandbox=sandbox,
-        boot=boot,
-    )
-    return Observation(span, Coverage(**json.loads(coverage)), Losses(json.loads(lost)))
+def observation_from(message: bytes, sandbox: str, boot: str) -> Observation:
+    return Observation(*span_from(wire.Span.FromString(message), sandbox, boot))
 
 
 def coverage_text(coverage: Coverage) -> str:
-    return _json(coverage.as_json())
+    return json.dumps(coverage.as_json(), ensure_ascii=False, separators=(",", ":"))
 
 
 def outcome_row(outcome: Outcome) -> Row:
@@ -107,7 +61,3 @@ def outcome_row(outcome: Outcome) -> Row:
 
 def outcome_from(row: Row) -> Outcome:
     return Outcome(*row)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -6,64 +6,39 @@ import contextlib
 import os
 import sqlite3
 import stat
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from collector.outcomes import Outcome
-from collector.store import rows, schema
-from collector.store.interface import Delivery, Hello, Observation
-from probe.events import Event
+from collector.store import rows
+from collector.store import sqlite_schema as schema
+from collector.store import sqlite_version_1 as version_1
+from collector.store.interface import Delivery
+from collector.store.sql import ADD_RUN, ADD_SPAN, SqlStore, forgotten, places
 from probe.problem import Problem
-from probe.span import Span
 
 BUSY_TIMEOUT_MS = 30_000  # another process (an import, a migration) may hold the file
 _RETRY_S = 0.01
 
-_EVENT = ", ".join(rows.EVENT_COLUMNS)
-_SPAN = ", ".join(rows.SPAN_COLUMNS)
-_OUTCOME = ", ".join(rows.OUTCOME_COLUMNS)
-
-
-def _places(columns: Sequence[str], extra: int) -> str:
-    return ", ".join("?" * (len(columns) + extra))
-
-
 _ADD_EVENT = (
-    f"INSERT OR IGNORE INTO events (sandbox, {_EVENT}) VALUES ({_places(rows.EVENT_COLUMNS, 1)})"
+    f"INSERT OR IGNORE INTO events (sandbox, {', '.join(rows.EVENT_COLUMNS)}) "
+    f"VALUES ({places(1 + len(rows.EVENT_COLUMNS))})"
 )
-# A span comes again when more is known of it; an older word never replaces a newer one.
-_ADD_SPAN = (
-    f"INSERT INTO spans (sandbox, sequence, {_SPAN}) VALUES ({_places(rows.SPAN_COLUMNS, 2)}) "
-    "ON CONFLICT (sandbox, key, started_ns) DO UPDATE SET "
-    + ", ".join(f"{column} = excluded.{column}" for column in ("sequence", *rows.SPAN_COLUMNS))
-    + " WHERE excluded.sequence > spans.sequence"
-)
-_ADD_OUTCOME = (
-    f"INSERT OR REPLACE INTO outcomes (run, {_OUTCOME}) VALUES ({_places(rows.OUTCOME_COLUMNS, 1)})"
-)
-_GREET = (
-    "INSERT INTO sandboxes "
-    "(sandbox, boot, version, coverage, clock_offset_ns, first_heard_ns, last_heard_ns) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sandbox, boot) DO UPDATE SET "
-    + ", ".join(
-        f"{column} = excluded.{column}"
-        for column in ("version", "coverage", "clock_offset_ns", "last_heard_ns")
-    )
-    + " RETURNING acknowledged"
+_HEAR = (
+    "UPDATE sandboxes SET acknowledged = max(acknowledged, ?), last_heard_ns = ? "
+    "WHERE sandbox = ? AND boot = ? RETURNING id"
 )
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """Implements collector.store.Store."""
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         """Problem where the file is not ours to use: another's, newer, or out of reach."""
+        super().__init__()
         self._path = path
-        self._lock = threading.RLock()
-        self._ids: dict[tuple[str, str], int] = {}
+        self.database = str(path)
         _check_place(path, create)
         mode = "rwc" if create else _reading_mode(path)
         with self._speaking():
@@ -81,93 +56,67 @@ class SqliteStore:
             self._connection.close()
             raise
 
-    def greet(self, hello: Hello) -> int:
-        now = time.time_ns()
-        coverage = rows.coverage_text(hello.coverage)
-        values = (hello.sandbox, hello.boot, hello.version, coverage, hello.clock_offset_ns)
-        with self._transaction():
-            row = self._connection.execute(_GREET, (*values, now, now)).fetchone()
-        return int(row[0])
-
     def add(self, deliveries: Sequence[Delivery]) -> None:
         now = time.time_ns()
         with self._transaction():
             for delivery in deliveries:
                 self._add(delivery, now)
 
-    def add_outcomes(self, run: str, outcomes: Iterable[Outcome]) -> None:
-        with self._transaction():
-            self._add_runs({run}, time.time_ns())
-            self._connection.executemany(
-                _ADD_OUTCOME, ((run, *rows.outcome_row(outcome)) for outcome in outcomes)
-            )
-
-    def runs(self, limit: int) -> list[str]:
-        sql = "SELECT run FROM runs ORDER BY first_heard_ns DESC, run LIMIT ?"
-        return [run for (run,) in self._query(sql, limit)]
-
-    def has_run(self, run: str) -> bool:
-        return bool(self._query("SELECT 1 FROM runs WHERE run = ?", run))
-
-    def observations(self, run: str) -> list[Observation]:
-        columns = ", ".join(f"spans.{column}" for column in rows.SPAN_COLUMNS)
-        found = self._query(
-            f"SELECT sandboxes.sandbox, sandboxes.boot, {columns} FROM spans "
-            "JOIN sandboxes ON sandboxes.id = spans.sandbox "
-            "WHERE run = ? ORDER BY started_ns, sequence",
-            run,
-        )
-        return [rows.observation_from(row, sandbox, boot) for sandbox, boot, *row in found]
-
-    def outcomes(self, run: str) -> list[Outcome]:
-        sql = f"SELECT {_OUTCOME} FROM outcomes WHERE run = ? ORDER BY test"
-        return [rows.outcome_from(row) for row in self._query(sql, run)]
-
-    def events(self, span: Span) -> list[Event]:
-        found = self._query(
-            f"SELECT {_EVENT} FROM events WHERE sandbox = "
-            "(SELECT id FROM sandboxes WHERE sandbox = ? AND boot = ?) "
-            "AND span = ? ORDER BY time_ns, sequence",
-            span.sandbox,
-            span.boot,
-            span.key,
-        )
-        return [rows.event_from(row) for row in found]
+    def backup(self, path: str) -> None:
+        target = Path(path)
+        if target.exists():
+            raise Problem(f"{path}: is there already", "name a file that is not")
+        temporary = target.with_name(target.name + ".part")
+        try:
+            with contextlib.closing(sqlite3.connect(temporary)) as copy, self._speaking():
+                self._copy(copy)
+            os.replace(temporary, target)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise Problem(f"{path}: {error}", "name a file in a directory with room") from error
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
 
+    def _copy(self, target: sqlite3.Connection) -> None:
+        """In one step: in WAL mode it holds nobody up, and parts would begin anew at each write."""
+        with self._lock:
+            self._connection.backup(target)
+
     def _add(self, delivery: Delivery, now: int) -> None:
-        sandbox = self._id(delivery.sandbox, delivery.boot)
-        self._connection.executemany(
-            _ADD_EVENT, ((sandbox, *rows.event_row(event)) for event in delivery.events)
-        )
-        self._connection.executemany(
-            _ADD_SPAN,
-            (
-                (sandbox, sequence, *rows.span_row(observation))
-                for sequence, observation in delivery.spans
-            ),
-        )
-        self._add_runs({observation.span.run for _, observation in delivery.spans}, now)
-        self._connection.execute(
-            "UPDATE sandboxes SET acknowledged = max(acknowledged, ?), last_heard_ns = ? "
-            "WHERE id = ?",
-            (delivery.last, now, sandbox),
-        )
+        sandbox = self._heard(delivery, now)
+        if delivery.events:
+            added = [(sandbox, *event) for event in delivery.events]
+            self._connection.executemany(_ADD_EVENT, added)
+        if delivery.spans:
+            self._connection.executemany(
+                ADD_SPAN,
+                [(sandbox, sequence, *rows.span_row(seen)) for sequence, seen in delivery.spans],
+            )
+            runs = {observation.span.run for _, observation in delivery.spans}
+            self._connection.executemany(ADD_RUN, [(run, now) for run in runs])
 
-    def _add_runs(self, runs: set[str], now: int) -> None:
-        sql = "INSERT OR IGNORE INTO runs (run, first_heard_ns) VALUES (?, ?)"
-        self._connection.executemany(sql, ((run, now) for run in runs))
-
-    def _id(self, sandbox: str, boot: str) -> int:
+    def _heard(self, delivery: Delivery, now: int) -> int:
         """The number of a probe that was greeted before."""
-        if (sandbox, boot) not in self._ids:
-            sql = "SELECT id FROM sandboxes WHERE sandbox = ? AND boot = ?"
-            row = self._connection.execute(sql, (sandbox, boot)).fetchone()
-            self._ids[sandbox, boot] = int(row[0])
-        return self._ids[sandbox, boot]
+        values = (delivery.last, now, delivery.sandbox, delivery.boot)
+        row = self._connection.execute(_HEAR, values).fetchall()
+        if not row:
+            raise forgotten(delivery)
+        return int(row[0][0])
+
+    def _execute(self, sql: str, *values: object) -> list[rows.Row]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def _count(self, sql: str, *values: object) -> int:
+        return self._connection.execute(sql, values).rowcount
+
+    def _execute_many(self, sql: str, values: Sequence[rows.Row]) -> None:
+        self._connection.executemany(sql, values)
+
+    def _size(self) -> int:
+        return self._pragma("page_count") * self._pragma("page_size")
 
     def _query(self, sql: str, *values: object) -> list[rows.Row]:
         with self._lock, self._speaking():
@@ -198,7 +147,7 @@ class SqliteStore:
         self._use_wal()
         # What is acknowledged must survive a power cut: in WAL mode, NORMAL does not sync commits.
         self._connection.execute("PRAGMA synchronous = FULL")
-        if self._version() < len(schema.STEPS):
+        if self._schema() < len(schema.STEPS):
             with self._transaction():
                 self._migrate()
 
@@ -221,7 +170,7 @@ class SqliteStore:
             mend = "name one with --db, or start `collector serve` on it"
             raise Problem(f"{self._path}: no database there, the file is empty", mend)
         self._check_owner()
-        version = self._version()
+        version = self._schema()
         if version < len(schema.STEPS):
             raise Problem(
                 f"{self._path}: written by an older collector (schema {version}, "
@@ -233,7 +182,7 @@ class SqliteStore:
         empty = not self._pragma("schema_version")
         if not empty and self._pragma("application_id") != schema.APPLICATION_ID:
             raise Problem(f"{self._path}: a SQLite database of another program", "name another")
-        version = self._version()
+        version = self._schema()
         if version > len(schema.STEPS):
             raise Problem(
                 f"{self._path}: written by a newer collector (schema {version}, "
@@ -243,13 +192,15 @@ class SqliteStore:
 
     def _migrate(self) -> None:
         """Inside a transaction, so that of many collectors that start at once one does it."""
-        for version in range(self._version(), len(schema.STEPS)):
+        self._connection.create_function("event_message", -1, version_1.event_message)
+        self._connection.create_function("span_message", -1, version_1.span_message)
+        for version in range(self._schema(), len(schema.STEPS)):
             for statement in schema.STEPS[version]:
                 self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {len(schema.STEPS)}")
 
-    def _version(self) -> int:
+    def _schema(self) -> int:
         return self._pragma("user_version")
 
     def _pragma(self, name: str) -> int:

@@ -15,8 +15,10 @@ import pytest
 
 from collector import cli
 from collector.store import Delivery, Hello, Observation, open_store
+from collector.store.rows import event_row
 from probe.coverage import SENSES, Coverage, Losses
 from probe.events import Event, Exec, Exit, File
+from probe.message import event_message
 from probe.span import Span
 
 COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
@@ -52,7 +54,8 @@ class Database:
             exit_code=exit_code,
             **given | fields,
         )
-        events = () if exit_code == 0 else tuple(self._events(span))
+        seen = [] if exit_code == 0 else self._events(span)
+        events = tuple(event_row(event_message(event)) for event in seen)
         self._sequence += 1
         observation = (self._sequence, Observation(span, COVERAGE, Losses()))
         with contextlib.closing(open_store(str(self.path))) as store:

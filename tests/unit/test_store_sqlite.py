@@ -1,131 +1,26 @@
-"""The SQLite store: exactly once, all or nothing, and files that are not its own."""
+"""The SQLite store: its file, its journal, its schemas, and files that are not its own."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from collector import explanation
 from collector.outcomes import Outcome
-from collector.store import Delivery, Hello, Observation, Store, open_store, rows, schema, sqlite
-from probe.coverage import SENSES, Coverage, Losses
-from probe.events import KINDS, Event, Exec, Exit, Seccomp, detail_fields
+from collector.store import Hello, open_store, sqlite
+from collector.store import sqlite_schema as schema
+from probe.coverage import blind
 from probe.problem import Problem
-from probe.span import Span
 
-COVERAGE = Coverage("core", {**dict.fromkeys(SENSES, "full"), "dns": "none: no capability"})
-HELLO = Hello("s1", "b1", "0.1.0", COVERAGE, 5)
-
-
-def span(key: int = 7, **fields: object) -> Span:
-    given: dict[str, object] = {"run": "r1", "test": "t1", "started_ns": 100, "pid": 9}
-    given |= {"command": ("sh", "-c", "x y"), "labels": {"team": "a"}, "outcome": "failed"}
-    return Span(key=key, sandbox="s1", boot="b1", **given | fields)  # type: ignore[arg-type]
-
-
-def event(sequence: int, key: int = 7) -> Event:
-    return Exit(sequence=sequence, time_ns=1000 - sequence, pid=9, span=key, code=1)
-
-
-def observed(sequence: int, span: Span) -> tuple[int, Observation]:
-    return sequence, Observation(span, COVERAGE, Losses({"exec": 3}))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with contextlib.closing(open_store(str(tmp_path / "c.db"))) as store:
-        yield store
-
-
-def test_the_position_is_the_highest_committed_sequence(store: Store) -> None:
-    assert store.greet(HELLO) == 0
-    store.add([Delivery("s1", "b1", 12, (event(11), event(12)))])
-    assert store.greet(HELLO) == 12
-    store.add([Delivery("s1", "b1", 11, (event(11),))])
-    assert store.greet(HELLO) == 12
-    assert store.greet(Hello("s1", "b2", "0.1.0", COVERAGE, 5)) == 0
-
-
-def test_what_comes_again_is_kept_once(store: Store) -> None:
-    store.greet(HELLO)
-    for _ in range(3):
-        store.add([Delivery("s1", "b1", 3, (event(1), event(2)), (observed(3, span()),))])
-    assert [one.sequence for one in store.events(span())] == [2, 1]  # in order of time
-    assert store.observations("r1") == [observed(3, span())[1]]
-
-
-def test_the_latest_word_of_a_span_holds(store: Store) -> None:
-    store.greet(HELLO)
-    begun, ended = span(outcome="lost"), span(ended_ns=200, exit_code=1)
-    store.add([Delivery("s1", "b1", 2, (), (observed(1, begun), observed(2, ended)))])
-    store.add([Delivery("s1", "b1", 1, (), (observed(1, begun),))])
-    assert [one.span for one in store.observations("r1")] == [ended]
-
-
-def test_all_deliveries_or_none(store: Store) -> None:
-    store.greet(HELLO)
-    broken = Exit(sequence=2, time_ns=1 << 80, pid=1)
-    with pytest.raises(OverflowError):
-        store.add([Delivery("s1", "b1", 1, (event(1),)), Delivery("s1", "b1", 2, (broken,))])
-    assert store.greet(HELLO) == 0
-    assert store.events(span()) == []
-
-
-def test_outcomes_are_replaced_by_newer_ones(store: Store) -> None:
-    first = [Outcome("a.t", "t", "failed", "boo", 1.5), Outcome("a.u", "u", "passed")]
-    store.add_outcomes("r1", first)
-    store.add_outcomes("r1", first)
-    assert store.outcomes("r1") == first
-    store.add_outcomes("r1", [Outcome("a.t", "t", "passed")])
-    assert [one.outcome for one in store.outcomes("r1")] == ["passed", "passed"]
-
-
-def test_the_latest_run_comes_first(store: Store) -> None:
-    for run in ("r1", "r2", "r1"):
-        store.add_outcomes(run, [Outcome("t", "t", "passed")])
-    assert store.runs(9) == ["r2", "r1"]
-    assert store.has_run("r1")
-    assert not store.has_run("r3")
-
-
-def test_many_threads_at_once(store: Store) -> None:
-    store.greet(HELLO)
-
-    def add(first: int) -> None:
-        for sequence in range(first, first + 50):
-            store.add([Delivery("s1", "b1", sequence, (event(sequence),))])
-
-    threads = [threading.Thread(target=add, args=(1 + 50 * number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {one.sequence for one in store.events(span())} == set(range(1, 401))
-
-
-def test_a_new_file_opened_by_many_at_once(tmp_path: Path) -> None:
-    problems: list[Exception] = []
-
-    def open_and_greet() -> None:
-        try:
-            with contextlib.closing(open_store(str(tmp_path / "c.db"))) as store:
-                store.greet(HELLO)
-        except Exception as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=open_and_greet) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
+STORED = Path(__file__).parent.parent / "data" / "stores"
+HELLO = Hello("s1", "b1", "0.1.0", blind("test"), 5)
 
 
 @pytest.fixture
@@ -188,6 +83,70 @@ def test_a_failed_migration_leaves_the_file_as_it_was(
     with contextlib.closing(sqlite3.connect(path)) as raw:
         assert raw.execute("PRAGMA user_version").fetchone() == (version,)
         assert raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'more'").fetchall() == []
+
+
+def test_every_released_schema_is_kept() -> None:
+    assert {int(path.stem) for path in STORED.glob("*.db")} == set(range(1, len(schema.STEPS)))
+
+
+@pytest.mark.parametrize(
+    "stored", sorted(STORED.glob("*.db")), ids=lambda path: f"schema {path.stem}"
+)
+def test_a_stored_database_is_brought_forward(tmp_path: Path, stored: Path) -> None:
+    """The causes, the evidence and the outcomes are those that its own collector showed."""
+    path = tmp_path / "c.db"
+    shutil.copy(stored, path)
+    open_store(str(path)).close()
+    with contextlib.closing(open_store(str(path), create=False)) as store:
+        found = explanation.overview(store, "r1")
+        assert found.passed == 1
+        assert {group.cause: group.as_json()["tests"] for group in found.groups} == {
+            "exec.not_found": ["tests/test_x.py::test_jq"],
+            "net.refused": ["tests/test_x.py::test_net"],
+            "unknown": ["tests.test_x.test_lone"],
+        }
+        report = explanation.of_test(store, "r1", "test_jq")
+        assert report["verdict"]["evidence"] == ["e1", "e2"]
+        first = report["events"][0]
+        assert (first["argv"], first["exe"], first["tid"]) == (["jq", "é\x1b[31m"], "/bin/sh", 101)
+        [passed] = [one for one in store.observations("r1") if one.span.passed]
+        assert passed.losses.by_sense == {"exec": 3}
+        assert passed.span.labels == {"team": "a"}
+        [denied] = store.events(passed.span)
+        assert (denied.args, denied.next) == (((1 << 64) - 1, 0, 3), ("write=45",))  # type: ignore[attr-defined]
+        assert [outcome.duration_s for outcome in store.outcomes("r1")] == [1.5, 0.5, None]
+
+
+def test_a_backup_of_a_store_that_is_written(tmp_path: Path) -> None:
+    """Whatever a copy has, it has whole: each run with its outcome, and every one before it."""
+    done = threading.Event()
+    with contextlib.closing(open_store(str(tmp_path / "c.db"))) as store:
+
+        def write() -> None:
+            with contextlib.closing(open_store(str(tmp_path / "c.db"))) as other:
+                for number in range(200):
+                    other.add_outcomes(f"r{number}", [Outcome("t", "t", "passed")])
+            done.set()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        copies = 0
+        while not done.is_set() or not copies:
+            store.backup(str(tmp_path / f"{copies}.db"))
+            copies += 1
+        thread.join()
+    for number in range(copies):
+        with contextlib.closing(open_store(str(tmp_path / f"{number}.db"), create=False)) as copy:
+            runs = set(copy.runs(1000))
+            assert runs == {f"r{number}" for number in range(len(runs))}
+            assert all(copy.outcomes(run) for run in runs)
+
+
+def test_a_backup_replaces_nothing(tmp_path: Path) -> None:
+    with contextlib.closing(open_store(str(tmp_path / "c.db"))) as store:
+        for place in ("c.db", "none/d.db"):
+            with pytest.raises(Problem, match=place):
+                store.backup(str(tmp_path / place))
 
 
 def _newer(path: Path) -> None:
@@ -260,17 +219,9 @@ def test_a_reader_leaves_an_older_schema(tmp_path: Path, monkeypatch: pytest.Mon
     open_store(str(path)).close()
     before = path.read_bytes()
     monkeypatch.setattr(schema, "STEPS", [*schema.STEPS, ("CREATE TABLE more (x)",)])
-    with pytest.raises(Problem, match=r"older collector .schema 1, this one reads 2"):
+    with pytest.raises(Problem, match=r"older collector .schema 2, this one reads 3"):
         open_store(str(path), create=False)
     assert path.read_bytes() == before
-
-
-def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    open_store(str(tmp_path / "c.db")).close()
-    with contextlib.closing(open_store(str(tmp_path / "c.db"), create=False)) as store:
-        with pytest.raises(Problem, match="readonly"):
-            store.add_outcomes("r1", [Outcome("t", "t", "passed")])
-        assert store.runs(9) == []
 
 
 @pytest.mark.parametrize("name", ["a?mode=ro#%41 .db", "\udcff.db", ":memory:", "é"])
@@ -290,41 +241,3 @@ def test_sqlite_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(f"sqlite:///{tmp_path}/absolute.db").close()
     assert (tmp_path / "relative.db").exists()
     assert (tmp_path / "absolute.db").exists()
-
-
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-_BY_ANNOTATION = {
-    "str": TEXT,
-    "str | None": st.none() | TEXT,
-    "int": st.integers(0, 1 << 62),
-    "int | None": st.none() | st.integers(0, (1 << 64) - 1),
-    "bool | None": st.none() | st.booleans(),
-    "float | None": st.none() | st.floats(allow_nan=False, allow_infinity=False),
-    "tuple[int, ...]": st.lists(st.integers(0, (1 << 64) - 1), max_size=6).map(tuple),
-    "tuple[str, ...]": st.lists(TEXT, max_size=4).map(tuple),
-}
-
-
-@st.composite
-def events(draw: st.DrawFn) -> Event:
-    kind = draw(st.sampled_from(sorted(KINDS)))
-    types = {name: field.type for name, field in KINDS[kind].__dataclass_fields__.items()}
-    names = draw(st.sets(st.sampled_from(sorted(types)))) | {"sequence", "time_ns", "pid"}
-    names |= {name for name in detail_fields(KINDS[kind]) if types[name] in ("str", "int")}
-    fields = {name: draw(_BY_ANNOTATION[str(types[name])]) for name in names - {"kind"}}
-    return KINDS[kind](**fields)
-
-
-@given(events())
-def test_an_event_comes_back_as_it_went(event: Event) -> None:
-    assert rows.event_from(rows.event_row(event)) == event
-
-
-def test_every_kind_of_event_through_the_file(store: Store) -> None:
-    store.greet(HELLO)
-    known = (
-        Exec(sequence=1, time_ns=1, pid=1, span=7, path="/x\x00\x1b[31m", argv=("a", "")),
-        Seccomp(sequence=2, time_ns=2, pid=1, span=7, syscall="ptrace", args=((1 << 64) - 1,)),
-    )
-    store.add([Delivery("s1", "b1", 2, known)])
-    assert tuple(store.events(span())) == known

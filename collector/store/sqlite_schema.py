@@ -1,10 +1,12 @@
 """The SQLite schema, as the steps that lead to it.
 
 Step N brings a database from version N to N + 1 (`PRAGMA user_version`). Steps are
-only ever added: databases of every version are out there.
+only ever added: databases of every version are out there (tests/data/stores).
 """
 
 from __future__ import annotations
+
+from collector.store import sqlite_version_1 as version_1
 
 APPLICATION_ID = 0x50524F42  # "PROB": tells our files from other SQLite databases
 
@@ -81,5 +83,53 @@ STEPS: list[tuple[str, ...]] = [
             PRIMARY KEY (run, test)
         ) WITHOUT ROWID
         """,
+    ),
+    (
+        # Events and spans as the messages that they came in; functions of sqlite_version_1.
+        "ALTER TABLE events RENAME TO events_1",
+        "DROP INDEX events_by_span",
+        """
+        CREATE TABLE events (
+            sandbox INTEGER NOT NULL REFERENCES sandboxes (id),
+            sequence INTEGER NOT NULL,
+            span INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            time_ns INTEGER NOT NULL,
+            message BLOB NOT NULL,
+            PRIMARY KEY (sandbox, sequence)
+        ) WITHOUT ROWID
+        """,
+        f"""
+        INSERT INTO events SELECT sandbox, sequence, span, kind, time_ns,
+            event_message({", ".join(version_1.EVENT_COLUMNS)}) FROM events_1
+        """,
+        "DROP TABLE events_1",
+        "CREATE INDEX events_by_span ON events (sandbox, span)",
+        "ALTER TABLE spans RENAME TO spans_1",
+        "DROP INDEX spans_by_run",
+        """
+        CREATE TABLE spans (
+            sandbox INTEGER NOT NULL REFERENCES sandboxes (id),
+            key INTEGER NOT NULL,
+            started_ns INTEGER NOT NULL,
+            sequence INTEGER NOT NULL,
+            run TEXT NOT NULL,
+            test TEXT NOT NULL,
+            outcome TEXT NOT NULL,
+            message BLOB NOT NULL,
+            PRIMARY KEY (sandbox, key, started_ns)
+        ) WITHOUT ROWID
+        """,
+        f"""
+        INSERT INTO spans SELECT sandbox, key, started_ns, sequence, run, test, outcome,
+            span_message({", ".join(version_1.SPAN_COLUMNS)}) FROM spans_1
+        """,
+        "DROP TABLE spans_1",
+        "CREATE INDEX spans_by_run ON spans (run, started_ns)",
+        # Where and when the harness ran the test, where it said so.
+        "ALTER TABLE outcomes ADD COLUMN sandbox TEXT",
+        "ALTER TABLE outcomes ADD COLUMN started_ns INTEGER",
+        # Of what is pruned: a number must not come back as another sandbox's.
+        "CREATE INDEX sandboxes_by_age ON sandboxes (last_heard_ns)",
     ),
 ]
