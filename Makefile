@@ -11,7 +11,7 @@ LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless gol
 
 RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
 
-.PHONY: setup demo test test-sandboxes test-faults gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
+.PHONY: setup demo test test-sandboxes test-faults fuzz gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
 
 setup: $(VENV)/.ready
 
@@ -38,6 +38,10 @@ test-sandboxes: setup
 # --store-kill COMMAND".
 test-faults: setup
 	$(BIN)/python -m pytest -q -n 2 tests/faults $(FAULTS)
+
+# Damaged files against the importers of outcomes, a hundred thousand of them.
+fuzz: setup
+	$(BIN)/python -m pytest -q --fuzz 100000 tests/fuzz
 
 # The whole gallery, with every language and server that its scenarios need.
 gallery: setup

@@ -8,12 +8,14 @@ import json
 import os
 import shlex
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collector import output
+from collector.outcomes.read import FORMATS
 from collector.output import Output
 from collector.store import Store, open_store
 from probe.completion import SHELLS, script
@@ -21,7 +23,6 @@ from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
 
 if TYPE_CHECKING:
-    from collector.explanation import Overview
     from collector.server import Door
 
 DEFAULT_LISTEN = "127.0.0.1:50551"
@@ -104,8 +105,10 @@ def parser() -> argparse.ArgumentParser:
     token.add_argument("--hours", type=_positive, help="until it expires (default: never)")
     token.set_defaults(command=_token)
 
-    import_ = add("import", "add test outcomes (JUnit XML) to a run", _IMPORT_EXAMPLES)
-    import_.add_argument("files", nargs="+", metavar="FILE", help="JUnit XML; - for standard input")
+    import_ = add("import", "add test outcomes to a run", _IMPORT_EXAMPLES)
+    import_.add_argument(
+        "files", nargs="+", metavar="FILE", help=f"{FORMATS}; - for standard input"
+    )
     import_.add_argument(
         "--run", required=True, type=_new_run, help="the run that these are outcomes of"
     )
@@ -277,33 +280,51 @@ def _explain(options: argparse.Namespace) -> int:
     terminal = Output()
     with _store(options, create=False) as store:
         run = explanation.choose_run(store, options.run)
-        explained: Overview | JsonObject
-        if options.test is None:
-            explained = explanation.overview(store, run)
+        if options.test is not None:
+            _show_test(explanation.of_test(store, run, options.test), terminal, options.json)
+        elif options.json:
+            _write_run(store, run, terminal)
         else:
-            explained = explanation.of_test(store, run, options.test)
-    _show(explained, terminal, as_json=options.json)
+            from collector import text
+
+            text.render(explanation.overview(store, run), terminal)
     output.flush()
     if options.run is None:
         output.note(f"collector: the latest run is {shlex.quote(run)}", "dim")
     return 0
 
 
-def _show(explained: Overview | JsonObject, terminal: Output, *, as_json: bool) -> None:
-    """A whole run's overview or one test's report."""
-    from collector.explanation import Overview
-
+def _show_test(report: JsonObject, terminal: Output, as_json: bool) -> None:
     if as_json:
-        value = explained.as_json() if isinstance(explained, Overview) else explained
-        terminal.write(json.dumps(value, indent=2) + "\n")
-    elif isinstance(explained, Overview):
-        from collector import text
+        terminal.write(json.dumps(report, indent=2) + "\n")
+        return
+    from collector.match import TIME
+    from collector.text import GUESSED
+    from probe.text import render
 
-        text.render(explained, terminal)
-    else:
-        from probe.text import render
+    render(report, terminal)
+    if report["match"] == TIME:
+        terminal.text(f"matched {GUESSED}", "  ", "yellow")
 
-        render(explained, terminal)
+
+def _write_run(store: Store, run: str, terminal: Output) -> None:
+    """One JSON object; its reports, one a line, wait in a file until all are there."""
+    from collector import explanation
+
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as reports:
+        try:
+            found = explanation.overview(
+                store, run, lambda report: reports.write(json.dumps(report) + "\n")
+            )
+            reports.seek(0)
+        except OSError as error:
+            mend = "free some space, or name another place with TMPDIR"
+            raise Problem(f"{tempfile.gettempdir()}: {error.strerror}", mend) from None
+        whole = json.dumps(found.as_json(), indent=2)
+        terminal.write(whole.removesuffix("\n}") + ',\n  "reports": [')
+        for number, line in enumerate(reports):
+            terminal.write((",\n" if number else "\n") + line.rstrip("\n"))
+        terminal.write("\n  ]\n}\n")
 
 
 if __name__ == "__main__":

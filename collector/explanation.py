@@ -5,50 +5,59 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from collector import run as runs
+from collector.match import TIME
 from collector.outcomes.outcome import PASSED, SKIPPED
 from collector.run import Test
 from collector.store import Store
 from collector.test_id import canonical
 from probe import report
-from probe.coverage import blind
 from probe.diagnose import Case, Explanation, Finding, explain
 from probe.diagnose.case import make_case
 from probe.events import JsonObject
 from probe.problem import Problem
 
 SCHEMA_ID = "collector.explanation/1"
+_GUESS = 0.7  # how sure sandbox and time alone are of whose a span is
 _NAMED = 5  # runs or tests that an error message names
 
 
 @dataclass(frozen=True, slots=True)
+class Explained:
+    """What an overview keeps of a test's report."""
+
+    test: str
+    verdict: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """Failing tests with the same cause: their reports, the surest first."""
+    """Failing tests with the same cause, the surest first."""
 
     cause: str
-    reports: tuple[JsonObject, ...]
+    tests: tuple[Explained, ...]
 
     @property
     def verdict(self) -> JsonObject:
         """The surest one, which speaks for all."""
-        verdict: JsonObject = self.reports[0]["verdict"]
-        return verdict
+        return self.tests[0].verdict
 
     @property
     def alike(self) -> int:
         """How many others have a summary of their own, because they name another process."""
         summary = self.verdict["summary"]
-        return sum(report["verdict"]["summary"] != summary for report in self.reports)
+        return sum(test.verdict["summary"] != summary for test in self.tests)
 
     def as_json(self) -> JsonObject:
         verdict = self.verdict
         return {
             **{name: verdict[name] for name in ("cause", "layer", "primitive", "summary")},
             "advice": verdict["advice"],
-            "count": len(self.reports),
-            "tests": [one["span"]["test"] for one in self.reports],
+            "count": len(self.tests),
+            "tests": [one.test for one in self.tests],
         }
 
 
@@ -57,7 +66,8 @@ class Overview:
     """A whole run, the largest group first.
 
     `skips_unknown`: among those that passed are tests of which only the probe told, and
-    a span does not tell a skipped test from one that passed.
+    a span does not tell a skipped test from one that passed. `guessed`: failing tests whose
+    spans are known by sandbox and time alone.
     """
 
     run: str
@@ -65,12 +75,14 @@ class Overview:
     skipped: int
     groups: tuple[Group, ...]
     skips_unknown: bool = False
+    guessed: int = 0
 
     @property
     def failed(self) -> int:
-        return sum(len(group.reports) for group in self.groups)
+        return sum(len(group.tests) for group in self.groups)
 
     def as_json(self) -> JsonObject:
+        """Without the reports, which are not kept."""
         return {
             "schema": SCHEMA_ID,
             "run": self.run,
@@ -78,7 +90,6 @@ class Overview:
             "skipped": self.skipped,
             "failed": self.failed,
             "groups": [group.as_json() for group in self.groups],
-            "reports": [one for group in self.groups for one in group.reports],
         }
 
 
@@ -96,14 +107,22 @@ def choose_run(store: Store, run: str | None) -> str:
     return run
 
 
-def overview(store: Store, run: str) -> Overview:
-    """Every failing test of the run, explained and grouped."""
+def overview(
+    store: Store, run: str, take: Callable[[JsonObject], object] | None = None
+) -> Overview:
+    """Every failing test of the run, explained and grouped.
+
+    `take` gets each report, which is not kept: a run may hold more than fits into memory.
+    """
     tests = runs.load(store, run).values()
-    groups: dict[str, list[JsonObject]] = defaultdict(list)
+    groups: dict[str, list[Explained]] = defaultdict(list)
     for test in tests:
         if test.failed:
             explained = _report(store, run, test)
-            groups[explained["verdict"]["cause"]].append(explained)
+            verdict = explained["verdict"]
+            groups[verdict["cause"]].append(Explained(explained["span"]["test"], verdict))
+            if take is not None:
+                take(explained)
     return Overview(
         run,
         passed=sum(test.outcome == PASSED for test in tests),
@@ -113,6 +132,7 @@ def overview(store: Store, run: str) -> Overview:
             for cause, found in sorted(groups.items(), key=lambda item: -len(item[1]))
         ),
         skips_unknown=any(test.perhaps_skipped for test in tests),
+        guessed=sum(test.failed and test.match == TIME for test in tests),
     )
 
 
@@ -137,17 +157,30 @@ def _find(tests: dict[str, Test], run: str, name: str) -> Test:
     raise Problem(f"no test {name!r} in run {run!r}", f"did you mean: {', '.join(named)}")
 
 
-def _surest_first(explained: JsonObject) -> tuple[float, str]:
-    return -explained["verdict"]["confidence"], explained["span"]["test"]
+def _surest_first(explained: Explained) -> tuple[float, str]:
+    return -explained.verdict["confidence"], explained.test
 
 
 def _report(store: Store, run: str, test: Test) -> JsonObject:
+    """With `match`: how the span is known to be the test's; null where nobody had to know."""
     span, observation = test.span(run), test.deciding
     if observation is None:
-        case = Case(span, (), blind("no probe reported this test"))
-        return report.build(case, Explanation(_unseen(run, test) if test.failed else None))
-    case = make_case(span, store.events(span), observation.coverage, observation.losses)
-    return report.build(case, explain(case))
+        case = Case(span, (), test.coverage)
+        found = Explanation(_unseen(run, test) if test.failed else None)
+    else:
+        case = make_case(span, store.events(span), test.coverage, observation.losses)
+        found = explain(case)
+    if test.match == TIME:
+        found = _guessed(found)
+    return {**report.build(case, found), "match": test.match}
+
+
+def _guessed(found: Explanation) -> Explanation:
+    """No finding is surer than that the span is the test's."""
+    findings = [*([found.verdict] if found.verdict else []), *found.alternatives]
+    less = [replace(one, confidence=one.confidence * _GUESS) for one in findings]
+    verdict = less.pop(0) if found.verdict else None
+    return replace(found, verdict=verdict, alternatives=tuple(less))
 
 
 def _unseen(run: str, test: Test) -> Finding:

@@ -5,24 +5,32 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collector import match
 from collector.outcomes import Outcome
 from collector.outcomes.outcome import PASSED, SKIPPED
 from collector.store import Observation, Store
 from collector.test_id import canonical
+from probe.coverage import Coverage, blind
 from probe.span import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """`observations` are its spans in order of time: retries, or several commands."""
+    """`observations` are its spans in order of time: retries, or several commands.
+
+    `match` says how they are known to be its own (collector.match); None where no harness
+    told of the test, or no probe.
+    """
 
     __test__ = False  # not one of pytest's
 
     id: str
     reported: Outcome | None
     observations: tuple[Observation, ...] = ()
+    match: str | None = None
 
     @property
     def outcome(self) -> str:
@@ -62,42 +70,52 @@ class Test:
             span.message = span.message or reported.message
         return span
 
+    @property
+    def coverage(self) -> Coverage:
+        """Of the deciding span; a guess at whose it is leaves no exact attribution."""
+        if self.deciding is None:
+            return blind("no probe reported this test")
+        seen = self.deciding.coverage
+        return dataclasses.replace(seen, attribution="time") if self.match == match.TIME else seen
+
 
 def load(store: Store, run: str) -> dict[str, Test]:
     """Every test of the run by the canonical form of its id."""
     seen: dict[str, list[Observation]] = defaultdict(list)
     for observation in store.observations(run):
         seen[canonical(_name(observation.span))].append(observation)
-    reported = _reported(store.outcomes(run), set(seen))
-    tests = {}
-    for key in sorted(seen.keys() | reported.keys()):
-        observations = tuple(seen.get(key, ()))
-        outcome = reported.get(key)
-        id_ = _name(observations[0].span) if observations else outcome.test if outcome else key
-        tests[key] = Test(id_, outcome, observations)
-    return tests
+    matches = match.by_key(store.outcomes(run), seen)
+    tests = {one.key: _test(one, seen.pop(one.key, [])) for one in matches}
+    tests |= _by_time(tests, [span for spans in seen.values() for span in spans])
+    taken = {id(span) for test in tests.values() for span in test.observations}
+    for key, spans in seen.items():
+        own = tuple(span for span in spans if id(span) not in taken)
+        if own:
+            tests[key] = Test(_name(own[0].span), None, own)
+    return dict(sorted(tests.items()))
+
+
+def _test(found: match.Match, spans: Sequence[Observation]) -> Test:
+    id_ = _name(spans[0].span) if spans else found.outcome.test
+    return Test(id_, found.outcome, tuple(spans), found.kind)
+
+
+def _by_time(tests: dict[str, Test], spans: Sequence[Observation]) -> dict[str, Test]:
+    """Those that no span goes by the name of, with the spans of their time."""
+    reported = {test.reported.test: key for key, test in tests.items() if test.reported}
+    lonely = [test.reported for test in tests.values() if test.reported and not test.match]
+    ordered = sorted(spans, key=lambda one: one.span.started_ns)
+    return {
+        reported[name]: dataclasses.replace(
+            tests[reported[name]], observations=tuple(found), match=match.TIME
+        )
+        for name, found in match.by_time(lonely, ordered).items()
+    }
 
 
 def _name(span: Span) -> str:
     """A command that was run for no named test goes by its own words."""
     return span.test or shlex.join(span.command)
-
-
-def _reported(outcomes: list[Outcome], seen: set[str]) -> dict[str, Outcome]:
-    """Outcomes by the key of the spans that they belong to.
-
-    Harnesses that run a test by its bare name are met halfway: where an id has no span
-    but the name alone does, and no other test has that name, they are the same test.
-    """
-    named: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        named[canonical(outcome.name)].append(outcome)
-    reported = {}
-    for outcome in outcomes:
-        key, name = canonical(outcome.test), canonical(outcome.name)
-        by_name = key not in seen and name in seen and len(named[name]) == 1
-        reported[name if by_name else key] = outcome
-    return reported
 
 
 def _unseen(run: str, test: str, reported: Outcome | None) -> Span:

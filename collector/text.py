@@ -8,6 +8,7 @@ from collector.explanation import Group, Overview
 from probe.terminal import Terminal
 
 _SHOWN = 20  # tests of a group
+GUESSED = "by sandbox and time alone, not by a test's id: less is sure"
 
 
 def render(overview: Overview, terminal: Terminal) -> None:
@@ -19,6 +20,8 @@ def render(overview: Overview, terminal: Terminal) -> None:
         terminal.style(f", {overview.passed} {passed}"),
         terminal.style(f", {overview.skipped} skipped" if overview.skipped else ""),
     )
+    if overview.guessed:
+        terminal.text(f"{overview.guessed} of them matched {GUESSED}", "", "yellow")
     for group in overview.groups:
         terminal.line()
         _render(group, terminal)
@@ -27,7 +30,7 @@ def render(overview: Overview, terminal: Terminal) -> None:
 def _render(group: Group, terminal: Terminal) -> None:
     verdict = group.verdict
     terminal.line(
-        terminal.style(f"{len(group.reports):5}  ", "bold"),
+        terminal.style(f"{len(group.tests):5}  ", "bold"),
         terminal.style(group.cause, "bold", "red"),
         terminal.style(f"  ({verdict['layer']}, {verdict['primitive']})", "dim"),
     )
@@ -35,9 +38,9 @@ def _render(group: Group, terminal: Terminal) -> None:
     terminal.text(verdict["summary"] + alike, " " * 7, "bold")
     if verdict["advice"]:
         terminal.text("→ " + verdict["advice"], " " * 7, "cyan")
-    for report in group.reports[:_SHOWN]:
-        terminal.line(" " * 9, terminal.style(report["span"]["test"]))
-    more = len(group.reports) - _SHOWN
+    for test in group.tests[:_SHOWN]:
+        terminal.line(" " * 9, terminal.style(test.test))
+    more = len(group.tests) - _SHOWN
     if more > 0:
         terminal.line(
             " " * 9, terminal.style(f"… and {more} more: collector explain --json", "dim")

@@ -52,6 +52,8 @@ def bpf_obstacle() -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", type=int, default=1, help="of the gallery, every so-manieth only")
+    parser.addoption("--fuzz", type=int, default=2000, help="how many damaged files to try")
+    parser.addoption("--fuzz-only", type=int, help="the number of a single one of them")
     faults = parser.getgroup("faults")
     faults.addoption("--store", metavar="URL", help="a database of collectors (default: SQLite)")
     faults.addoption(

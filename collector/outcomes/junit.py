@@ -16,8 +16,9 @@ from xml.parsers.expat.errors import codes
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
+from collector.outcomes import document
 from collector.outcomes import outcome as kinds
-from collector.outcomes.outcome import MESSAGE_LIMIT, Outcome
+from collector.outcomes.outcome import Outcome, shortened
 from collector.outcomes.words import spoken
 from probe.problem import Problem
 
@@ -54,6 +55,7 @@ def recognises(content: bytes) -> bool:
 
 def parse(content: bytes) -> list[Outcome]:
     """One outcome a testcase element. Problem where the content is not JUnit XML."""
+    document.check_size(content, b"<")
     try:
         root = fromstring(content)
     except ParseError as error:
@@ -125,10 +127,7 @@ def _message(result: Element) -> str:
     """What the failure says; of a long message, the beginning and the end."""
     kind, short = ((result.get(name) or "").strip() for name in ("type", "message"))
     text = spoken(kind, short, "".join(result.itertext()).strip())
-    if len(text) <= MESSAGE_LIMIT:
-        return text
-    half = MESSAGE_LIMIT // 2
-    return f"{text[:half]}\n…\n{text[-half:]}"
+    return shortened(text)
 
 
 def _seconds(text: str | None) -> float | None:

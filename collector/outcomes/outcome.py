@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 
 PASSED, FAILED, ERROR, TIMEOUT, SKIPPED = "passed", "failed", "error", "timeout", "skipped"
-_SEVERITY = (SKIPPED, PASSED, TIMEOUT, ERROR, FAILED)
+OUTCOMES = (SKIPPED, PASSED, TIMEOUT, ERROR, FAILED)  # the worst last
 MESSAGE_LIMIT = 16_384  # characters
+NAME_LIMIT = 1024  # bytes: PostgreSQL's indexes take no more than 2704 a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Outcome:
     started_ns: int | None = None
 
     def worse_than(self, other: Outcome) -> bool:
-        return _SEVERITY.index(self.outcome) > _SEVERITY.index(other.outcome)
+        return OUTCOMES.index(self.outcome) > OUTCOMES.index(other.outcome)
 
 
 def worst_of_each(outcomes: list[Outcome]) -> list[Outcome]:
@@ -37,3 +39,37 @@ def worst_of_each(outcomes: list[Outcome]) -> list[Outcome]:
         if known is None or outcome.worse_than(known):
             worst[outcome.test] = outcome
     return list(worst.values())
+
+
+def storable(outcome: Outcome) -> Outcome:
+    """As any database can keep it: names of a bounded length, and text that is text."""
+    return replace(
+        outcome,
+        test=_bounded(_text(outcome.test)),
+        name=_bounded(_text(outcome.name)),
+        message=None if outcome.message is None else shortened(_text(outcome.message)),
+        sandbox=None if outcome.sandbox is None else _bounded(_text(outcome.sandbox)),
+    )
+
+
+def shortened(message: str) -> str:
+    """Of a long message, the beginning and the end."""
+    if len(message) <= MESSAGE_LIMIT:
+        return message
+    half = MESSAGE_LIMIT // 2
+    return f"{message[:half]}\n…\n{message[-half:]}"
+
+
+def _text(text: str) -> str:
+    """JSON can spell characters that UTF-8 lacks (half of a pair) and PostgreSQL (NUL)."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _bounded(name: str) -> str:
+    """Two long names that differ only at their ends stay two."""
+    encoded = name.encode()
+    if len(encoded) <= NAME_LIMIT:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    kept = encoded[: NAME_LIMIT - len(digest) - len("…".encode())]
+    return kept.decode("utf-8", "ignore") + "…" + digest

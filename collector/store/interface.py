@@ -28,11 +28,12 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A span with what its probe could see of it."""
+    """A span with what its probe could see of it. `clock_offset_ns`: as in its probe's Hello."""
 
     span: Span
     coverage: Coverage
     losses: Losses
+    clock_offset_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,9 @@ def span_row(observation: Observation) -> Row:
     return (*columns, message.SerializeToString())
 
 
-def observation_from(message: bytes, sandbox: str, boot: str) -> Observation:
-    return Observation(*span_from(wire.Span.FromString(message), sandbox, boot))
+def observation_from(message: bytes, sandbox: str, boot: str, clock_offset_ns: int) -> Observation:
+    seen = span_from(wire.Span.FromString(message), sandbox, boot)
+    return Observation(*seen, clock_offset_ns)
 
 
 def coverage_text(coverage: Coverage) -> str:

@@ -101,7 +101,7 @@ class SqlStore(ABC):
 
     def observations(self, run: str) -> list[Observation]:
         found = self._query(
-            "SELECT spans.message, sandboxes.sandbox, sandboxes.boot FROM spans "
+            "SELECT spans.message, sandboxes.sandbox, sandboxes.boot, clock_offset_ns FROM spans "
             "JOIN sandboxes ON sandboxes.id = spans.sandbox "
             "WHERE run = ? ORDER BY started_ns, sequence",
             run,

@@ -359,3 +359,39 @@ def test_the_console_script_ends_with_status_2_and_no_traceback(tmp_path: Path) 
     ran = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert ran.returncode == 2
     assert ran.stderr.count("\n") == 1
+
+
+def test_a_test_that_is_known_by_sandbox_and_time_alone(database: Database) -> None:
+    """The harness has names of its own; the explanation says what it rests on, and is less sure."""
+    database.span("", 127, command=("sh", "job.sh"))  # from second 1 on, for 900 ns
+    sure = database.report("sh job.sh")
+    assert (sure["match"], sure["coverage"]["attribution"]) == (None, "exact")
+    line = {"test": "their-7", "outcome": "failed", "sandbox": "s1"}
+    line |= {"started_at": "1970-01-01T00:00:00.9Z", "duration_s": 1}
+    path = database.path.with_name("lines")
+    path.write_text(json.dumps(line))
+    database.run("import", str(path), "--run", "r1")
+    report = database.report("their-7")
+    assert (report["match"], report["coverage"]["attribution"]) == ("time", "time")
+    assert report["verdict"]["cause"] == sure["verdict"]["cause"] == "exec.not_found"
+    assert report["verdict"]["confidence"] < 0.8 * sure["verdict"]["confidence"]
+    assert database.report()["failed"] == 1  # the span is the test's, not one of its own
+    assert "matched by sandbox and time" in database.run("explain", "their-7")
+    assert "1 of them matched by sandbox and time" in database.run("explain")
+
+
+def test_a_test_that_is_known_by_its_id_says_so(database: Database) -> None:
+    database.span("a/test_x.py::t1", 127)
+    database.junit('<testcase classname="a.test_x" name="t1"><failure/></testcase>')
+    assert database.report("t1")["match"] == "id"
+    assert "matched" not in database.run("explain")
+
+
+@pytest.mark.parametrize("name", ["inspect.eval", "inspect.json"])
+def test_any_format_again_and_again(database: Database, name: str) -> None:
+    log = Path(__file__).parent.parent / "data" / "outcomes" / name
+    said = database.run("import", str(log), "--run", "r1")
+    assert said == "imported 10 outcomes (2 error, 2 failed, 4 passed, 2 timeout) into run r1\n"
+    before = database.report()
+    assert database.run("import", str(log), "--run", "r1") == said
+    assert database.report() == before

@@ -40,7 +40,7 @@ def event(sequence: int, key: int = 7) -> EventRow:
 
 
 def observed(sequence: int, span: Span) -> tuple[int, Observation]:
-    return sequence, Observation(span, COVERAGE, Losses({"exec": 3}))
+    return sequence, Observation(span, COVERAGE, Losses({"exec": 3}), HELLO.clock_offset_ns)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
