@@ -118,11 +118,11 @@ def overview(
     groups: dict[str, list[Explained]] = defaultdict(list)
     for test in tests:
         if test.failed:
-            explained = _report(store, run, test)
-            verdict = explained["verdict"]
-            groups[verdict["cause"]].append(Explained(explained["span"]["test"], verdict))
+            case, found = _explained(store, run, test)
+            assert found.verdict is not None, "what failed has a verdict"
+            groups[found.verdict.cause].append(Explained(test.id, found.verdict.as_json()))
             if take is not None:
-                take(explained)
+                take(_report(test, case, found))
     return Overview(
         run,
         passed=sum(test.outcome == PASSED for test in tests),
@@ -141,7 +141,7 @@ def of_test(store: Store, run: str, name: str) -> JsonObject:
     test = _find(runs.load(store, run), run, name)
     if test.outcome == SKIPPED:
         raise Problem(f"{test.id} was skipped in run {run!r}", "there is nothing to explain")
-    return _report(store, run, test)
+    return _report(test, *_explained(store, run, test))
 
 
 def _find(tests: dict[str, Test], run: str, name: str) -> Test:
@@ -161,17 +161,18 @@ def _surest_first(explained: Explained) -> tuple[float, str]:
     return -explained.verdict["confidence"], explained.test
 
 
-def _report(store: Store, run: str, test: Test) -> JsonObject:
-    """With `match`: how the span is known to be the test's; null where nobody had to know."""
+def _explained(store: Store, run: str, test: Test) -> tuple[Case, Explanation]:
     span, observation = test.span(run), test.deciding
     if observation is None:
         case = Case(span, (), test.coverage)
-        found = Explanation(_unseen(run, test) if test.failed else None)
-    else:
-        case = make_case(span, store.events(span), test.coverage, observation.losses)
-        found = explain(case)
-    if test.match == TIME:
-        found = _guessed(found)
+        return case, Explanation(_unseen(run, test) if test.failed else None)
+    case = make_case(span, store.events(span), test.coverage, observation.losses)
+    found = explain(case)
+    return case, _guessed(found) if test.match == TIME else found
+
+
+def _report(test: Test, case: Case, found: Explanation) -> JsonObject:
+    """With `match`: how the span is known to be the test's; null where nobody had to know."""
     return {**report.build(case, found), "match": test.match}
 
 

@@ -6,6 +6,9 @@ other way round, fails tests/unit/test_message.py.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from probe import events
 from probe.coverage import Coverage, Losses
 from probe.events import Event
@@ -38,16 +41,28 @@ def event_from(message: wire.Event) -> Event:
     kind_name = message.WhichOneof("detail")
     if kind_name is None:
         raise ValueError("an event of an unknown kind")
-    kind = events.KINDS[kind_name]
+    kind, always, repeated, optional = _fields(kind_name)
     detail = getattr(message, kind_name)
-    fields: dict[str, object] = {name: getattr(message, name) for name in _COMMON}
-    for name in events.detail_fields(kind):
-        descriptor = detail.DESCRIPTOR.fields_by_name[name]
-        if descriptor.is_repeated:
-            fields[name] = tuple(getattr(detail, name))
-        elif not descriptor.has_presence or detail.HasField(name):
+    fields: dict[str, Any] = {name: getattr(message, name) for name in _COMMON}
+    for name in always:
+        fields[name] = getattr(detail, name)
+    for name in repeated:
+        fields[name] = tuple(getattr(detail, name))
+    for name in optional:
+        if detail.HasField(name):
             fields[name] = getattr(detail, name)
-    return kind(**fields)  # type: ignore[arg-type]
+    return kind(**fields)
+
+
+@functools.cache
+def _fields(kind_name: str) -> tuple[type[Event], list[str], list[str], list[str]]:
+    """A kind, and its own fields: those that are always there, lists, and those that may lack."""
+    kind = events.KINDS[kind_name]
+    known = getattr(wire.Event(), kind_name).DESCRIPTOR.fields_by_name
+    own = {name: known[name] for name in events.detail_fields(kind)}
+    repeated = [name for name, field in own.items() if field.is_repeated]
+    optional = [name for name, field in own.items() if field.has_presence]
+    return kind, [name for name in own if name not in {*repeated, *optional}], repeated, optional
 
 
 def coverage_message(coverage: Coverage) -> wire.Coverage:

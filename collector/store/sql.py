@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from typing import ClassVar
 
 from collector.outcomes import Outcome
 from collector.store import rows
@@ -73,6 +74,7 @@ def forgotten(delivery: Delivery) -> Problem:
 class SqlStore(ABC):
     """Implements what a Store does by SQL alone."""
 
+    by_span: ClassVar[str] = "events"  # the table, to be read by its index on spans
     database: str  # what it is called in words to people, without a password
 
     def __init__(self) -> None:
@@ -114,7 +116,7 @@ class SqlStore(ABC):
 
     def events(self, span: Span) -> list[Event]:
         found = self._query(
-            "SELECT message FROM events WHERE sandbox = "
+            f"SELECT message FROM {self.by_span} WHERE sandbox = "
             "(SELECT id FROM sandboxes WHERE sandbox = ? AND boot = ?) "
             "AND span = ? ORDER BY time_ns, sequence",
             span.sandbox,
@@ -152,14 +154,15 @@ class SqlStore(ABC):
 
     def prune_run(self, run: str) -> Pruned:
         spans = self._query("SELECT DISTINCT sandbox, key FROM spans WHERE run = ?", run)
-        events = sum(self._delete_events("sandbox = ? AND span = ?", *span) for span in spans)
+        of_span = f"{self.by_span} WHERE sandbox = ? AND span = ?"
+        events = sum(self._delete_events(of_span, *span) for span in spans)
         with self._transaction():
             removed = self._count("DELETE FROM spans WHERE run = ?", run)
         return self._forget_run(run).plus(Pruned(spans=removed, events=events))
 
     def _prune_sandbox(self, number: int, before_ns: int) -> Pruned:
         """Its own row goes last, so that what is broken off is found again."""
-        events = self._delete_events("sandbox = ?", number)
+        events = self._delete_events("events WHERE sandbox = ?", number)
         with self._transaction():
             gone = self._count(
                 "DELETE FROM sandboxes WHERE id = ? AND last_heard_ns < ?", number, before_ns
@@ -172,10 +175,10 @@ class SqlStore(ABC):
             self._execute("DELETE FROM outcomes WHERE run = ?", run)
             return Pruned(runs=self._count("DELETE FROM runs WHERE run = ?", run))
 
-    def _delete_events(self, condition: str, *values: object) -> int:
+    def _delete_events(self, which: str, *values: object) -> int:
         sql = (
             "DELETE FROM events WHERE (sandbox, sequence) IN "
-            f"(SELECT sandbox, sequence FROM events WHERE {condition} LIMIT {PRUNED_TOGETHER})"
+            f"(SELECT sandbox, sequence FROM {which} LIMIT {PRUNED_TOGETHER})"
         )
         deleted, total = PRUNED_TOGETHER, 0
         while deleted == PRUNED_TOGETHER:
