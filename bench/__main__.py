@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import accuracy, memory, overhead, pace, startup, storm, syscall
+from bench import accuracy, ingest, memory, overhead, pace, startup, storm, syscall
 from bench.testbed import Testbed
 from probe.terminal import Terminal
 
@@ -19,6 +19,7 @@ BENCHES = {
     "memory": memory.measure,
     "storm": storm.measure,
     "pace": pace.measure,
+    "ingest": ingest.measure,
     "accuracy": accuracy.measure,
 }
 

@@ -103,10 +103,15 @@ class Testbed:
             yield process.pid
 
     @contextlib.contextmanager
-    def collector(self) -> Iterator[str]:
-        """A `collector serve` that is ready; its address."""
-        socket, database = self.folder / "collector.sock", self.folder / "collector.db"
-        command = [COLLECTOR, "serve", "--listen", f"unix:{socket}", "--db", str(database)]
+    def collector(self, url: str | None = None, number: int = 0) -> Iterator[str]:
+        """A `collector serve` that is ready, on a database of its own or a given one; its address.
+
+        Several at a time need numbers of their own.
+        """
+        socket = self.folder / f"collector-{number}.sock"
+        database = url or str(self.folder / "collector.db")
+        socket.unlink(missing_ok=True)
+        command = [COLLECTOR, "serve", "--listen", f"unix:{socket}", "--db", database]
         with self._process(command):
             _patiently(lambda: socket.exists() or None)
             yield f"unix:{socket}"

@@ -30,9 +30,13 @@ def _programs() -> Path:
 
 
 class Server:
-    """PostgreSQL refuses to run as root, so there it runs as nobody."""
+    """PostgreSQL refuses to run as root, so there it runs as nobody.
 
-    def __init__(self) -> None:
+    `durable`: it waits for the disk at each commit, as it does by default.
+    """
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self._durable = durable
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path is limited
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
@@ -76,7 +80,8 @@ class Server:
 
     def _launch(self) -> None:
         options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.folder}"]
-        options += ["-c", "fsync=off", "-c", "max_wal_size=256MB"]
+        if not self._durable:
+            options += ["-c", "fsync=off", "-c", "max_wal_size=256MB"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [_programs() / "postgres", "-D", self.folder / "data", *options],

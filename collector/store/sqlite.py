@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sqlite3
 import stat
@@ -22,10 +23,12 @@ BUSY_TIMEOUT_MS = 30_000  # another process (an import, a migration) may hold th
 CACHE_KIB = 64 << 10  # of pages, once they are used: with SQLite's own 2 MiB a span costs double
 _RETRY_S = 0.01
 
+_TOGETHER = 64  # rows in one statement: other threads run only while SQLite works on one
+_ROW = f"({places(1 + len(rows.EVENT_COLUMNS))})"
 _ADD_EVENT = (
-    f"INSERT OR IGNORE INTO events (sandbox, {', '.join(rows.EVENT_COLUMNS)}) "
-    f"VALUES ({places(1 + len(rows.EVENT_COLUMNS))})"
+    f"INSERT OR IGNORE INTO events (sandbox, {', '.join(rows.EVENT_COLUMNS)}) VALUES {_ROW}"
 )
+_ADD_EVENTS = _ADD_EVENT + f", {_ROW}" * (_TOGETHER - 1)
 _HEAR = (
     "UPDATE sandboxes SET acknowledged = max(acknowledged, ?), last_heard_ns = ? "
     "WHERE sandbox = ? AND boot = ? RETURNING id"
@@ -92,9 +95,7 @@ class SqliteStore(SqlStore):
 
     def _add(self, delivery: Delivery, now: int) -> None:
         sandbox = self._heard(delivery, now)
-        if delivery.events:
-            added = [(sandbox, *event) for event in delivery.events]
-            self._connection.executemany(_ADD_EVENT, added)
+        self._add_events([(sandbox, *event) for event in delivery.events])
         if delivery.spans:
             self._connection.executemany(
                 ADD_SPAN,
@@ -102,6 +103,14 @@ class SqliteStore(SqlStore):
             )
             runs = {observation.span.run for _, observation in delivery.spans}
             self._connection.executemany(ADD_RUN, [(run, now) for run in runs])
+
+    def _add_events(self, added: Sequence[rows.Row]) -> None:
+        whole = len(added) - len(added) % _TOGETHER
+        for first in range(0, whole, _TOGETHER):
+            part = added[first : first + _TOGETHER]
+            self._connection.execute(_ADD_EVENTS, list(itertools.chain.from_iterable(part)))
+        if whole < len(added):
+            self._connection.executemany(_ADD_EVENT, added[whole:])
 
     def _heard(self, delivery: Delivery, now: int) -> int:
         """The number of a probe that was greeted before."""
