@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collector import output
+from collector.outcomes.outcome import NAME_LIMIT
 from collector.outcomes.read import FORMATS
 from collector.output import Output
-from collector.store import Store, open_store
+from collector.store import Pruned, Store, open_store
 from probe.completion import SHELLS, script
 from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:50551"
 DEFAULT_DB = "collector.db"
+DEFAULT_METRICS = "127.0.0.1:9464"
+_AGE_S = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
+_RUNS = 5  # that a status names
 
 
 _SERVE_EXAMPLES = """\
@@ -42,6 +49,13 @@ _EXPLAIN_EXAMPLES = """\
   collector explain --run nightly          every failing test, by cause
   collector explain --run nightly t17      one of them in full
   collector explain --json t17             of the latest run, for programs"""
+_STATUS_EXAMPLES = """\
+  collector status --db runs.db"""
+_PRUNE_EXAMPLES = """\
+  collector prune --older-than 14d
+  collector prune --run nightly-0417 --run nightly-0418"""
+_BACKUP_EXAMPLES = """\
+  collector backup saved.db --db runs.db"""
 _COMPLETION_EXAMPLES = """\
   source <(collector completion bash)      in ~/.bashrc
   source <(collector completion zsh)       in ~/.zshrc, after compinit
@@ -97,6 +111,13 @@ def parser() -> argparse.ArgumentParser:
         help="host:port or unix:/path; port 0 means any free one (%(default)s)",
     )
     _add_access(serve)
+    serve.add_argument(
+        "--metrics",
+        metavar="ADDR",
+        nargs="?",
+        const=DEFAULT_METRICS,
+        help=f"tell Prometheus at this HOST:PORT (without one, {DEFAULT_METRICS})",
+    )
     serve.set_defaults(command=_serve)
 
     token = add("token", "make a token for a sandbox, and print it", _TOKEN_EXAMPLES)
@@ -128,12 +149,31 @@ def parser() -> argparse.ArgumentParser:
     complete.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=", ".join(SHELLS))
     complete.set_defaults(command=_completion)
 
-    for command in (serve, import_, explain):
+    status = add("status", "what lies in the database, and who is heard", _STATUS_EXAMPLES)
+    status.add_argument("--json", action="store_true", help="for programs")
+    status.set_defaults(command=_status)
+
+    prune = add("prune", "remove what is old, or whole runs", _PRUNE_EXAMPLES)
+    prune.add_argument(
+        "--older-than",
+        metavar="AGE",
+        type=_age_ns,
+        help="sandboxes not heard for so long (90min, 12h, 14d), and runs without any left",
+    )
+    prune.add_argument("--run", action="append", default=[], type=_name, help="may be repeated")
+    prune.set_defaults(command=_prune)
+
+    backup = add("backup", "copy a SQLite database, also while it is served", _BACKUP_EXAMPLES)
+    backup.add_argument("file", metavar="FILE", help="that does not exist yet")
+    backup.set_defaults(command=_backup)
+
+    for command in (serve, import_, explain, status, prune, backup):
         command.add_argument(
             "--db",
             metavar="URL",
             default=os.environ.get("COLLECTOR_DB") or DEFAULT_DB,
-            help=f"a SQLite file ($COLLECTOR_DB, else {DEFAULT_DB} in this directory)",
+            help=f"a SQLite file, or postgresql://USER@HOST/DATABASE ($COLLECTOR_DB, "
+            f"else {DEFAULT_DB} in this directory)",
         )
     return whole
 
@@ -201,7 +241,17 @@ def _name(text: str) -> str:
 def _new_run(text: str) -> str:
     if not text.strip():
         raise Problem("--run: the name is empty", "give the run a name")
-    return _name(text)
+    _name(text)
+    if len(text.encode()) > NAME_LIMIT:
+        raise Problem("--run: the name is too long", f"{NAME_LIMIT} bytes are taken")
+    return text
+
+
+def _age_ns(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,6})(s|min|h|d)", text, re.ASCII)
+    if not found:
+        raise Problem(f"{text!r}: no age", "give 90min, 12h or 14d")
+    return int(found[1]) * _AGE_S[found[2]] * 1_000_000_000
 
 
 @contextlib.contextmanager
@@ -221,7 +271,7 @@ def _serve(options: argparse.Namespace) -> int:
     log.configure()
     door = _door(options)
     with _store(options, create=True) as store:
-        asyncio.run(server.serve(store, door))
+        asyncio.run(server.serve(store, door, options.metrics))
     return 0
 
 
@@ -272,6 +322,48 @@ def _counted(kinds: dict[str, str]) -> str:
     counts = sorted(Counter(kinds.values()).items())
     details = ", ".join(f"{count} {outcome}" for outcome, count in counts)
     return f"{len(kinds)} outcome{'s'[: len(kinds) > 1]} ({details})"
+
+
+def _status(options: argparse.Namespace) -> int:
+    from collector import status
+
+    terminal = Output()
+    with _store(options, create=False) as store:
+        found, runs = store.status(), store.runs(_RUNS)
+    if options.json:
+        terminal.write(json.dumps(status.as_json(found, runs), indent=2) + "\n")
+    else:
+        status.render(found, runs, terminal)
+    return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    if options.older_than is None and not options.run:
+        raise Problem("nothing to prune is named", "give --older-than AGE or --run RUN")
+    terminal = Output()
+    pruned = Pruned()
+    with _store(options, create=False) as store:
+        known = {run: store.has_run(run) for run in options.run}
+    unknown = [run for run, there in known.items() if not there]
+    if unknown:
+        raise Problem(f"no run {unknown[0]!r}", "collector status names the latest")
+    with _store(options, create=True) as store:
+        for run in known:
+            pruned = pruned.plus(store.prune_run(run))
+        if options.older_than is not None:
+            pruned = pruned.plus(store.prune(time.time_ns() - options.older_than))
+    counts = dataclasses.asdict(pruned).items()
+    words = ", ".join(f"{count} {name}" for name, count in counts if count) or "nothing"
+    terminal.line(terminal.style(f"pruned {words}"))
+    return 0
+
+
+def _backup(options: argparse.Namespace) -> int:
+    terminal = Output()
+    with _store(options, create=False) as store:
+        store.backup(options.file)
+    terminal.line(terminal.style(f"copied to {options.file}"))
+    return 0
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -20,8 +20,10 @@ from google.protobuf.message import DecodeError
 
 from collector.clock import Clock
 from collector.gate import Gate, Refused
+from collector.metrics import Measured, Metrics
 from collector.quota import Complaints, Exhausted, Quota
-from collector.store import Delivery, EventRow, Hello, Observation, Store
+from collector.store import Delivery, EventRow, Hello, Observation
+from collector.store.interface import Ingesting
 from collector.store.rows import event_row
 from probe.events import KINDS, detail_fields
 from probe.message import coverage_from, span_from
@@ -50,7 +52,7 @@ class Malformed(ValueError):
 class Committer:
     """Brings deliveries into the store, many at a time, in one task."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Ingesting) -> None:
         self._store = store
         self._arrived: asyncio.Queue[_Pending] = asyncio.Queue()
 
@@ -99,11 +101,18 @@ def _settle(waiting: list[_Pending], failure: Exception | None) -> None:
 class Ingest:
     """The gRPC service probe.v1.Collector."""
 
-    def __init__(self, store: Store, gate: Gate | None = None, quota: Quota | None = None) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Ingesting,
+        metrics: Metrics,
+        gate: Gate | None = None,
+        quota: Quota | None = None,
+    ) -> None:
+        self._metrics = metrics
+        self._store = Measured(store, metrics)
         self._gate = gate or Gate()
         self._quota = quota or Quota()
-        self._committer = Committer(store)
+        self._committer = Committer(self._store)
         self._log = structlog.get_logger("ingest")
         self._stopping = asyncio.Event()
         self._complaints = Complaints()
@@ -123,6 +132,10 @@ class Ingest:
         self._stopping.set()
 
     async def _stream(self, _: object, context: Any) -> None:
+        with self._metrics.streams.track_inprogress():
+            await self._serve(context)
+
+    async def _serve(self, context: Any) -> None:
         conversation = Conversation(self._store, self._committer, self._quota)
         try:
             await self._converse(conversation, context)
@@ -172,6 +185,7 @@ class Ingest:
 
     def _complain(self, what: str, conversation: Conversation, reason: str, context: Any) -> None:
         """Once for each sandbox (or, of those that were not let in, each host) and reason."""
+        self._metrics.refused.labels(what).inc()
         host = context.peer().rpartition(":")[0]
         who = conversation.sandbox or host
         if self._complaints.is_new(who, reason):
@@ -212,7 +226,7 @@ async def _unless(event: asyncio.Event, awaitable: Awaitable[T]) -> T | None:
 class Conversation:
     """One stream: Hello first, then batches in ascending sequence."""
 
-    def __init__(self, store: Store, committer: Committer, quota: Quota) -> None:
+    def __init__(self, store: Ingesting, committer: Committer, quota: Quota) -> None:
         self.claimed = ""  # what the other side says that it is
         self.sandbox = ""  # what it may say
         self._hello: Hello | None = None

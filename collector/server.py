@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 from collector.gate import Gate
 from collector.ingest import MESSAGE_BYTES, SERVICE, Ingest
+from collector.metrics import Metrics
 from collector.quota import Quota
 from collector.store import Store
 from collector.tls import Tls
@@ -56,8 +57,8 @@ class Door:
             )
 
 
-async def serve(store: Store, door: Door) -> None:
-    """Serves until SIGTERM or SIGINT. Problem where the address is not to be had.
+async def serve(store: Store, door: Door, metrics_address: str | None = None) -> None:
+    """Serves until SIGTERM or SIGINT. Problem where an address is not to be had.
 
     Port 0 means any free port; the log line `listening` says which.
     """
@@ -66,13 +67,20 @@ async def serve(store: Store, door: Door) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    ingest = Ingest(store, door.gate, door.quota)
+    metrics = Metrics()
+    ingest = Ingest(store, metrics, door.gate, door.quota)
     server, healthy = _server(ingest)
     bound = _bind(server, door)
+    told = metrics.serve(metrics_address) if metrics_address else None
     committing = asyncio.create_task(ingest.commit_forever())
     await server.start()
     await _set_serving(healthy)
-    log.info("listening", address=bound, tls=door.tls is not None)
+    log.info(
+        "listening",
+        address=bound,
+        tls=door.tls is not None,
+        metrics=told and f"{told.server_name}:{told.server_port}",
+    )
     await stop.wait()
     log.info("stopping")
     await healthy.enter_graceful_shutdown()
@@ -81,6 +89,8 @@ async def serve(store: Store, door: Door) -> None:
     committing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await committing
+    if told is not None:
+        told.shutdown()
     log.info("stopped")
 
 

@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -38,11 +37,12 @@ class Server:
     def __init__(self, *, durable: bool = False) -> None:
         self._durable = durable
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path is limited
-        self._as: dict[str, Any] = {}
+        self._as: list[str] = []
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
-            self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            ids = (f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups")
+            self._as = ["setpriv", *ids, "--"]  # Popen(user=) forks, which gRPC does not bear
         self._databases = 0
         self.process: subprocess.Popen[bytes] | None = None
         self._run("initdb", "-U", USER, "-A", "trust", "--no-sync", "-D", self.folder / "data")
@@ -84,11 +84,10 @@ class Server:
             options += ["-c", "fsync=off", "-c", "max_wal_size=256MB"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [_programs() / "postgres", "-D", self.folder / "data", *options],
+                [*self._as, _programs() / "postgres", "-D", self.folder / "data", *options],
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                **self._as,
             )
 
     def _answers(self) -> bool:
@@ -99,5 +98,5 @@ class Server:
         return True
 
     def _run(self, program: str, *arguments: str | Path) -> None:
-        command = [_programs() / program, *arguments]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=self.folder, **self._as)
+        command = [*self._as, _programs() / program, *arguments]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=self.folder)

@@ -88,8 +88,8 @@ class Pruned:
         )
 
 
-class Store(Protocol):
-    """Every method raises Problem when the database cannot do it."""
+class Ingesting(Protocol):
+    """What takes what probes send. Every method raises Problem when the database cannot do it."""
 
     def greet(self, hello: Hello) -> int:
         """Remembers the probe; the highest item number that is committed for it, 0 for none."""
@@ -99,6 +99,10 @@ class Store(Protocol):
 
         Problem too for a probe that was pruned since it was greeted: it has to greet again.
         """
+
+
+class Store(Ingesting, Protocol):
+    """All of it. Every method raises Problem when the database cannot do it."""
 
     def add_outcomes(self, run: str, outcomes: Iterable[Outcome]) -> None:
         """Commits all of them or none. The newer outcome of a test replaces the older."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import grpc
 import pytest
+from conftest import STARTED
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -42,12 +43,15 @@ METHOD = "/probe.v1.Collector/Stream"
 class Collector:
     """One `collector serve` on a database."""
 
-    def __init__(self, directory: Path, address: str = "127.0.0.1:0") -> None:
-        self.db = directory / "c.db"
+    def __init__(
+        self, directory: Path, address: str = "127.0.0.1:0", *options: str, db: str | None = None
+    ) -> None:
+        self.db = db or str(directory / "c.db")
         self.log = directory / "log"
         command = [sys.executable, "-m", "collector.cli", "serve", "--listen", address]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen([*command, "--db", str(self.db)], stderr=log)
+            self.process = subprocess.Popen([*command, *options, "--db", self.db], stderr=log)
+        STARTED.append(self.process)
         until(lambda: self.records("listening") or self.process.poll() is not None)
         [record] = self.records("listening")
         self.address: str = record["address"]
@@ -62,7 +66,7 @@ class Collector:
 
     def sequences(self, sandbox: str, key: int = 7) -> list[int]:
         span = Span(key, "r1", "t1", (), sandbox, "b1", 1, 0)
-        with contextlib.closing(open_store(str(self.db), create=False)) as store:
+        with contextlib.closing(open_store(self.db, create=False)) as store:
             return sorted(event.sequence for event in store.events(span))
 
 
@@ -231,6 +235,7 @@ def test_nonsense_is_refused(shared: Collector, messages: tuple[bytes, ...]) -> 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     running = Collector(tmp_path_factory.mktemp("shared"))
+    STARTED.remove(running.process)  # it outlives the test that asked for it first
     yield running
     assert running.end() == 0
 
