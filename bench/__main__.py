@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import accuracy, ingest, memory, overhead, pace, startup, storm, syscall
+from bench import accuracy, explain, ingest, memory, overhead, pace, startup, storm, syscall
 from bench.testbed import Testbed
 from probe.terminal import Terminal
 
@@ -20,6 +20,7 @@ BENCHES = {
     "storm": storm.measure,
     "pace": pace.measure,
     "ingest": ingest.measure,
+    "explain": explain.measure,
     "accuracy": accuracy.measure,
 }
 

@@ -15,18 +15,17 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import grpc
 import psycopg
 
+from bench.events import event
 from bench.measure import Goal, Rounds, Table, ratios, spread
 from bench.testbed import Testbed
 from collector.ingest import TOGETHER
 from collector.store import EventRow, Hello, open_store
 from collector.store.rows import EVENT_COLUMNS, event_row
 from probe.coverage import SENSES, Coverage
-from probe.events import Connect, Event, Exec, Exit, File, Seccomp
 from probe.message import coverage_message, event_message
 from probe.wire import stream_pb2 as wire
 from tests.postgres import Server
@@ -42,24 +41,12 @@ METHOD = "/probe.v1.Collector/Stream"
 COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
 
 
-def event(sequence: int) -> Event:
-    """What a test run is made of, in turns."""
-    common: dict[str, Any] = {
-        **{"sequence": sequence, "time_ns": time.time_ns(), "pid": 100 + sequence % 50},
-        **{"tid": 100, "ppid": 99, "comm": "python3", "exe": "/usr/bin/python3.11"},
-        **{"span": 1 + sequence // 1000, "mnt_ns": 4026531840},
-    }
-    kinds: tuple[Callable[[], Event], ...] = (
-        lambda: Exec(**common, path="/usr/bin/git", argv=("git", "status"), cwd="/work"),
-        lambda: File(**common, syscall="openat", path="/work/.venv/lib/x.so", errno="ENOENT"),
-        lambda: Exit(**common, code=0, reaper=99, duration_s=0.25),
-        lambda: Connect(**common, family="inet", address="127.0.0.1", port=5432),
-        lambda: Seccomp(**common, syscall="clone3", args=(1, 88), errno="ENOSYS"),
+MESSAGES = [
+    event_message(
+        event(one, time_ns=time.time_ns(), pid=100 + one % 50, parent=99, span=1 + one // 1000)
     )
-    return kinds[sequence % len(kinds)]()
-
-
-MESSAGES = [event_message(event(sequence)) for sequence in range(1, BATCHES * ITEMS + 1)]
+    for one in range(1, BATCHES * ITEMS + 1)
+]
 
 
 def batches() -> list[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -318,8 +319,14 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 def time_text(time_ns: int) -> str:
     """UTC with microseconds: 2026-01-01T00:00:00.000000Z."""
-    moment = _EPOCH + datetime.timedelta(microseconds=time_ns // 1000)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    return f"{_second_text(seconds)}.{rest // 1000:06}Z"
+
+
+@functools.lru_cache(1024)
+def _second_text(seconds: int) -> str:
+    """Remembered: many events share a second, and strftime takes longer than all else of them."""
+    return (_EPOCH + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def time_from_text(text: str) -> int:
