@@ -1,4 +1,4 @@
-"""Writes causes.md, events.md and examination.md of docs/ from the definitions in the code."""
+"""Writes the tables of docs from the definitions in the code (PAGES, below)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import inspect
 import re
 import typing
 from pathlib import Path
+
+from prometheus_client.metrics import MetricWrapperBase
 
 from probe import events
 from probe.causes import CAUSES
@@ -95,7 +97,85 @@ def _row(kind: type, field: dataclasses.Field[object]) -> str:
     return f"| `{field.name}` | {hint} | {shown} | {field.metadata['doc']} |"
 
 
-PAGES = {"causes.md": causes, "events.md": event_kinds, "examination.md": examination}
+def metrics() -> str:
+    from collector.metrics import Metrics
+
+    lines = [
+        "# Metrics",
+        "",
+        "What `collector serve --metrics` tells Prometheus, beside the process's own.",
+    ]
+    lines += [""]
+    lines += ["| name | type | labels | |", "|---|---|---|---|"]
+    for instrument in vars(Metrics()).values():
+        if isinstance(instrument, MetricWrapperBase):
+            [family] = instrument.describe()
+            total = "_total" if family.type == "counter" else ""
+            labels = ", ".join(f"`{label}`" for label in instrument._labelnames)
+            lines.append(
+                f"| `{family.name}{total}` | {family.type} | {labels} | {family.documentation} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def limits() -> str:
+    from collector import ingest, metrics
+    from collector.outcomes import document, inspect_log, outcome
+    from collector.outcomes.read import LIMIT
+    from collector.store import postgres, sql, sqlite
+    from probe import stream
+
+    table = (
+        ("a message of a probe", f"{ingest.MESSAGE_BYTES >> 20} MiB", "the stream is refused"),
+        ("items of a batch", f"{ingest.BATCH_ITEMS:,}", "the stream is refused"),
+        ("the name of a sandbox, boot, run or test", f"{ingest.NAME_LENGTH:,} bytes", "refused"),
+        ("batches in one transaction", f"{ingest.TOGETHER}", "the others wait for the next"),
+        (
+            "items that a probe keeps in memory",
+            f"{stream.CAPACITY:,}",
+            "the oldest is counted as lost",
+        ),
+        ("a file of outcomes", f"{LIMIT >> 20} MiB", "refused: import it in parts"),
+        ("values in a file of outcomes", f"{document.VALUES:,}", "refused: import it in parts"),
+        ("what is read of an Inspect archive", f"{inspect_log.MEMBER_LIMIT >> 20} MiB", "refused"),
+        ("files in an Inspect archive", f"{inspect_log.MEMBERS:,}", "refused"),
+        (
+            "the message of an outcome",
+            f"{outcome.MESSAGE_LIMIT:,} characters",
+            "its middle is left out",
+        ),
+        ("the id of an outcome", f"{outcome.NAME_LIMIT:,} bytes", "its end becomes a hash"),
+        (
+            "waiting for a locked SQLite file",
+            f"{sqlite.BUSY_TIMEOUT_MS // 1000} s",
+            "the probe sends again",
+        ),
+        ("connecting to PostgreSQL", f"{postgres.CONNECT_TIMEOUT_S} s", "the probe sends again"),
+        (
+            "dropping a partition that is read",
+            f"{postgres.LOCK_TIMEOUT_S} s",
+            "the next prune does it",
+        ),
+        ("events removed in one transaction", f"{sql.PRUNED_TOGETHER:,}", "the rest follows"),
+        (
+            "clock offsets for the lag metric",
+            f"{metrics._CLOCKS:,} sandboxes",
+            "the oldest is forgotten",
+        ),
+    )
+    lines = ["# Limits", "", "What is bounded, and what happens beyond. Losses are counted.", ""]
+    lines += ["| | at most | beyond it |", "|---|---|---|"]
+    lines += [f"| {what} | {limit} | {beyond} |" for what, limit, beyond in table]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "causes.md": causes,
+    "events.md": event_kinds,
+    "examination.md": examination,
+    "metrics.md": metrics,
+    "limits.md": limits,
+}
 
 if __name__ == "__main__":
     for page, write in PAGES.items():

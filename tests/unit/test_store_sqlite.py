@@ -14,10 +14,11 @@ import pytest
 
 from collector import explanation
 from collector.outcomes import Outcome
-from collector.store import Hello, open_store, sqlite
+from collector.store import Delivery, Hello, Observation, open_store, sqlite
 from collector.store import sqlite_schema as schema
-from probe.coverage import blind
+from probe.coverage import Losses, blind
 from probe.problem import Problem
+from probe.span import Span
 
 STORED = Path(__file__).parent.parent / "data" / "stores"
 HELLO = Hello("s1", "b1", "0.1.0", blind("test"), 5)
@@ -115,6 +116,24 @@ def test_a_stored_database_is_brought_forward(tmp_path: Path, stored: Path) -> N
         [denied] = store.events(passed.span)
         assert (denied.args, denied.next) == (((1 << 64) - 1, 0, 3), ("write=45",))  # type: ignore[attr-defined]
         assert [outcome.duration_s for outcome in store.outcomes("r1")] == [1.5, 0.5, None]
+
+
+def test_a_span_is_read_by_its_index(tmp_path: Path) -> None:
+    """However long its sandbox's history is; and what a run's pruning deletes is found so too."""
+    with contextlib.closing(open_store(str(tmp_path / "c.db"))) as store:
+        store.greet(HELLO)
+        said: list[str] = []
+        connection = store._connection  # type: ignore[attr-defined]
+        connection.set_trace_callback(said.append)
+        span = Span(7, "r1", "t1", (), "s1", "b1", 1, 0)
+        store.add([Delivery("s1", "b1", 1, (), ((1, Observation(span, blind("test"), Losses())),))])
+        store.events(span)
+        store.prune_run("r1")
+        reads = [sql for sql in said if "FROM events" in sql and "span" in sql]
+        assert len(reads) == 2
+        for sql in reads:
+            plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}"))
+            assert "events_by_span (sandbox=? AND span=?)" in plan
 
 
 def test_a_backup_of_a_store_that_is_written(tmp_path: Path) -> None:
