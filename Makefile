@@ -34,11 +34,11 @@ test-sandboxes: setup
 	tools/apt $(RUNTIMES)
 	$(BIN)/python -m pytest -q -m sandboxes tests/sandboxes
 
-# More than two hundred random kills, cut networks, full disks, mutated messages. Of one
-# round that failed: make test-faults FAULTS="--seed N"; on another store: FAULTS="--store URL
-# --store-kill COMMAND".
+# More than two hundred random kills on each database, cut networks, full disks, mutated
+# messages. Of one round that failed: make test-faults FAULTS="--seed N".
 test-faults: setup
 	$(BIN)/python -m pytest -q -n 2 tests/faults $(FAULTS)
+	$(BIN)/python -m pytest -q -n 2 --store postgresql tests/faults/test_faults.py $(FAULTS)
 
 # Damaged files against the importers of outcomes, a hundred thousand of them.
 fuzz: setup

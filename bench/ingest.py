@@ -36,6 +36,7 @@ BATCHES = 4  # of each stream
 ITEMS = 512  # of a batch
 EVENTS = STREAMS * BATCHES * ITEMS
 FLOOR_SHARE = 2.0  # the floor's rate over ours
+UNBOUNDED = ("--rate", "1000000000")  # what a collector can, not what it lets a sandbox do
 METHOD = "/probe.v1.Collector/Stream"
 
 COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
@@ -100,7 +101,8 @@ def through(bed: Testbed, url: str, collectors: int) -> float:
     """Events a second from streams to commits."""
     with contextlib.ExitStack() as stack:
         addresses = [
-            stack.enter_context(bed.collector(url, number)) for number in range(collectors)
+            stack.enter_context(bed.collector(url, number, UNBOUNDED))
+            for number in range(collectors)
         ]
         took = asyncio.run(_send(addresses, batches()))
     return EVENTS / took

@@ -103,7 +103,9 @@ class Testbed:
             yield process.pid
 
     @contextlib.contextmanager
-    def collector(self, url: str | None = None, number: int = 0) -> Iterator[str]:
+    def collector(
+        self, url: str | None = None, number: int = 0, options: Sequence[str] = ()
+    ) -> Iterator[str]:
         """A `collector serve` that is ready, on a database of its own or a given one; its address.
 
         Several at a time need numbers of their own.
@@ -111,7 +113,7 @@ class Testbed:
         socket = self.folder / f"collector-{number}.sock"
         database = url or str(self.folder / "collector.db")
         socket.unlink(missing_ok=True)
-        command = [COLLECTOR, "serve", "--listen", f"unix:{socket}", "--db", database]
+        command = [COLLECTOR, "serve", "--listen", f"unix:{socket}", "--db", database, *options]
         with self._process(command):
             _patiently(lambda: socket.exists() or None)
             yield f"unix:{socket}"

@@ -22,7 +22,7 @@ from collector.store import Delivery, Hello
 from collector.store.interface import Ingesting
 from probe.coverage import SENSES
 from probe.problem import Problem
-from probe.stream import SPANS
+from probe.queue import SPANS
 
 _CLOCKS = 100_000  # sandboxes whose clock offset is remembered
 _STORE_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

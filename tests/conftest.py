@@ -55,9 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", type=int, default=2000, help="how many damaged files to try")
     parser.addoption("--fuzz-only", type=int, help="the number of a single one of them")
     faults = parser.getgroup("faults")
-    faults.addoption("--store", metavar="URL", help="a database of collectors (default: SQLite)")
     faults.addoption(
-        "--store-kill", metavar="COMMAND", help="kills that database and starts it again"
+        "--store", choices=("sqlite", "postgresql"), default="sqlite", help="what collectors use"
     )
     faults.addoption("--seed", type=int, help="replays the round of this seed alone")
     faults.addoption("--rounds", type=int, default=16, help="of random kills")

@@ -18,6 +18,7 @@ from typing import Any
 
 import producer
 import pytest
+from postgres import Server
 
 from collector.store import open_store
 from probe.events import Loss
@@ -64,23 +65,34 @@ class Process:
 
 
 class Store:
-    """Where the collectors store: by default a SQLite file of the round's own."""
+    """Where the collectors store: a SQLite file of the round's own, or a database on a server."""
 
-    def __init__(self, url: str, kill: str | None) -> None:
-        self.url, self._kill = url, kill
-        self.can_be_killed = kill is not None
+    def __init__(self, url: str, server: Server | None = None) -> None:
+        self.url, self._server = url, server
+        self.can_be_killed = server is not None
 
     def kill(self) -> None:
-        """The command kills the database's processes and starts them again."""
-        assert self._kill is not None
-        subprocess.run(shlex.split(self._kill), check=True, timeout=LIMIT_S)
+        """The server, and starts it again."""
+        assert self._server is not None
+        self._server.stop(signal.SIGKILL)
+        self._server.start()
+
+
+@pytest.fixture(scope="session")
+def mortal() -> Iterator[Server]:
+    """A PostgreSQL server for those who kill it."""
+    server = Server(durable=True)
+    yield server
+    server.remove()
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """That of --store, else a file of the test's own."""
-    url = request.config.getoption("--store")
-    return Store(url or str(tmp_path / "c.db"), request.config.getoption("--store-kill"))
+    """As --store says: a file of the test's own, or a database on a server that may be killed."""
+    if request.config.getoption("--store") == "sqlite":
+        return Store(str(tmp_path / "c.db"))
+    server: Server = request.getfixturevalue("mortal")
+    return Store(server.database(), server)
 
 
 class World:
