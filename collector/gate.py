@@ -75,6 +75,10 @@ class Tokens:
         if state == self._state:
             return
         self._state = state
+        self.reload()
+
+    def reload(self) -> None:
+        """Reads the file, whether it has changed or not."""
         try:
             self._grants = _grants(self._path)
         except Problem as problem:  # what held before holds on
@@ -97,6 +101,11 @@ class Gate:
         """`certificates`: each names its sandbox, unless tokens do."""
         self._tokens = tokens
         self._certificates = certificates
+
+    def reload(self) -> None:
+        """Looks at once for what changed, instead of at the next stream's word."""
+        if self._tokens is not None:
+            self._tokens.reload()
 
     def check(self, context: Any, sandbox: str) -> None:
         """Refused where the other side may not speak for the sandbox (any longer)."""

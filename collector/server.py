@@ -60,6 +60,8 @@ class Door:
 async def serve(store: Store, door: Door, metrics_address: str | None = None) -> None:
     """Serves until SIGTERM or SIGINT. Problem where an address is not to be had.
 
+    Files of tokens and certificates are followed anyway; SIGHUP reads the tokens at once.
+
     Port 0 means any free port; the log line `listening` says which.
     """
     log = structlog.get_logger("server")
@@ -67,6 +69,7 @@ async def serve(store: Store, door: Door, metrics_address: str | None = None) ->
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, door.gate.reload)
     metrics = Metrics()
     ingest = Ingest(store, metrics, door.gate, door.quota)
     server, healthy = _server(ingest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import urllib.request
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from postgres import Server
 from prometheus_client.parser import text_string_to_metric_families
-from test_collector_serve import LIMIT_S, Collector, converse, probe_of
+from test_collector_serve import LIMIT_S, Collector, converse, probe_of, until
 from test_collector_serve import impatient as impatient
 
 from collector import cli
@@ -138,9 +139,20 @@ def test_metrics(tmp_path: Path, url: str) -> None:
     assert open_now["collector_store_seconds_countadd"] >= 1
     assert open_now["collector_lag_seconds_count"] == open_now["collector_deliveries_total"] >= 1
     converse(collector.address, b"\xff\xff\xff")
-    refused = samples(record["metrics"])
-    assert refused["collector_refused_streams_totalrefused"] == 1
-    assert refused["collector_streams"] == 0
+    until(lambda: samples(record["metrics"])["collector_streams"] == 0)
+    assert samples(record["metrics"])["collector_refused_streams_totalrefused"] == 1
+    assert collector.end() == 0
+
+
+def test_a_hangup_reads_the_tokens_and_ends_nothing(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.touch()
+    collector = Collector(tmp_path, "127.0.0.1:0", "--tokens", str(tokens))
+    for count in range(1, 3):
+        assert cli.main(["token", "s1", "--tokens", str(tokens)]) == 0
+        collector.process.send_signal(signal.SIGHUP)
+        until(lambda: len(collector.records("tokens read")) == count)  # noqa: B023
+    assert [record["count"] for record in collector.records("tokens read")] == [1, 2]
     assert collector.end() == 0
 
 
