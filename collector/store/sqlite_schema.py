@@ -129,7 +129,5 @@ STEPS: list[tuple[str, ...]] = [
         # Where and when the harness ran the test, where it said so.
         "ALTER TABLE outcomes ADD COLUMN sandbox TEXT",
         "ALTER TABLE outcomes ADD COLUMN started_ns INTEGER",
-        # Of what is pruned: a number must not come back as another sandbox's.
-        "CREATE INDEX sandboxes_by_age ON sandboxes (last_heard_ns)",
     ),
 ]
