@@ -206,3 +206,12 @@ def postgres() -> Iterator[Server]:
     server = Server()
     yield server
     server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a new database, of either kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "c.db")
+    server: Server = request.getfixturevalue("postgres")
+    return server.database()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import Server
 from prometheus_client.parser import text_string_to_metric_families
 from test_collector_serve import LIMIT_S, Collector, converse, probe_of, until
 from test_collector_serve import impatient as impatient
@@ -22,14 +21,6 @@ from probe.span import Span
 
 COVERAGE = Coverage("core", dict.fromkeys(SENSES, "full"))
 Run = Callable[..., str]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "c.db")
-    server: Server = request.getfixturevalue("postgres")
-    return server.database()
 
 
 @pytest.fixture

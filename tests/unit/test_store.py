@@ -8,10 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from postgres import Server
 
 from collector.outcomes import Outcome
 from collector.store import Delivery, EventRow, Hello, Observation, Store, open_store, rows, sql
@@ -41,15 +39,6 @@ def event(sequence: int, key: int = 7) -> EventRow:
 
 def observed(sequence: int, span: Span) -> tuple[int, Observation]:
     return sequence, Observation(span, COVERAGE, Losses({"exec": 3}), HELLO.clock_offset_ns)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a new database, of either kind."""
-    if request.param == "sqlite":
-        return str(tmp_path / "c.db")
-    server: Server = request.getfixturevalue("postgres")
-    return server.database()
 
 
 @pytest.fixture
