@@ -21,7 +21,7 @@ from collector import output
 from collector.outcomes.outcome import NAME_LIMIT
 from collector.outcomes.read import FORMATS
 from collector.output import Output
-from collector.store import Pruned, Store, open_store
+from collector.store import Away, Pruned, Store, open_store
 from probe.completion import SHELLS, script
 from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 DEFAULT_LISTEN = "127.0.0.1:50551"
 DEFAULT_DB = "collector.db"
 DEFAULT_METRICS = "127.0.0.1:9464"
+PATIENCE_S = 15.0  # with a database that is away when a collector starts
 _AGE_S = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _RUNS = 5  # that a status names
 
@@ -270,9 +271,24 @@ def _serve(options: argparse.Namespace) -> int:
 
     log.configure()
     door = _door(options)
-    with _store(options, create=True) as store:
+    with contextlib.closing(_awaited(options.db)) as store:
         asyncio.run(server.serve(store, door, options.metrics))
     return 0
+
+
+def _awaited(url: str) -> Store:
+    """It may be starting, as everything does when a machine does."""
+    import structlog
+
+    limit = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return open_store(url)
+        except Away as problem:
+            if time.monotonic() > limit:
+                raise
+            structlog.get_logger("server").warning("waiting for the database", reason=str(problem))
+        time.sleep(1)
 
 
 def _door(options: argparse.Namespace) -> Door:

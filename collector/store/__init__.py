@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collector.store.interface import (
+    Away,
     Delivery,
     EventRow,
     Hello,
@@ -14,6 +15,7 @@ from collector.store.interface import (
 from collector.store.url import open_store
 
 __all__ = [
+    "Away",
     "Delivery",
     "EventRow",
     "Hello",

@@ -9,6 +9,7 @@ from typing import Protocol
 from collector.outcomes import Outcome
 from probe.coverage import Coverage, Losses
 from probe.events import Event
+from probe.problem import Problem
 from probe.span import Span
 
 # An event as databases keep it, made by rows.event_row: sequence, span, kind, time_ns, message.
@@ -86,6 +87,10 @@ class Pruned:
             self.events + other.events,
             self.partitions + other.partitions,
         )
+
+
+class Away(Problem):
+    """The database cannot be reached just now; it may come."""
 
 
 class Ingesting(Protocol):

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from collector.store import postgres_schema as schema
 from collector.store import rows
-from collector.store.interface import Delivery, Hello, Pruned
+from collector.store.interface import Away, Delivery, Hello, Pruned
 from collector.store.postgres_schema import DAY_BITS, NAMESPACE, TODAY
 from collector.store.sql import ADD_RUN, ADD_SPAN, SqlStore, forgotten
 from probe.problem import Problem
@@ -241,9 +241,11 @@ class PostgresStore(SqlStore):
         except errors.UniqueViolation:
             raise
         except psycopg.Error as error:
-            if isinstance(error, psycopg.OperationalError):
+            away = isinstance(error, psycopg.OperationalError)
+            if away:
                 self._disconnect()
-            raise Problem(f"{self.database}: {_first_line(error)}", _mend(error)) from error
+            kind = Away if away else Problem
+            raise kind(f"{self.database}: {_first_line(error)}", _mend(error)) from error
 
     def _connected(self) -> psycopg.Connection[rows.Row]:
         if self._connection is None or self._connection.closed:

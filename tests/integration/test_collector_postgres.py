@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from test_collector_serve import HELLO as HELLO
 from test_collector_serve import LIMIT_S, Collector, converse, probe_of, until
 from test_collector_serve import impatient as impatient
 
+from collector import cli
 from collector.store import open_store
 from probe.span import Span
 
@@ -84,3 +86,20 @@ def test_a_server_that_is_away_when_a_probe_comes(tmp_path: Path, server: Server
     code, answers = converse(collector.address, HELLO)
     assert (code.name, len(answers)) == ("OK", 1)
     assert collector.end() == 0
+
+
+def test_a_server_that_starts_after_the_collector(tmp_path: Path, server: Server) -> None:
+    url = server.database()
+    server.stop(signal.SIGKILL)
+    starting = threading.Timer(1.5, server.start)
+    starting.start()
+    collector = Collector(tmp_path, db=url)  # which waits until it listens
+    starting.join()
+    assert collector.records("waiting for the database")
+    assert collector.end() == 0
+
+
+def test_a_server_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "PATIENCE_S", 0.1)
+    nobody = f"postgresql:///d?host={tmp_path}"
+    assert cli.main(["serve", "--listen", "127.0.0.1:0", "--db", nobody]) == 2
