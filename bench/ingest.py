@@ -82,17 +82,18 @@ async def stream(channel: grpc.aio.Channel, sandbox: str, made: Sequence[bytes])
 
 
 async def _send(addresses: Sequence[str], made: Sequence[bytes]) -> float:
+    """Each stream over a connection of its own, as probes do."""
+    own = (("grpc.use_local_subchannel_pool", 1),)
     async with contextlib.AsyncExitStack() as stack:
         channels = [
-            await stack.enter_async_context(grpc.aio.insecure_channel(address))
-            for address in addresses
+            await stack.enter_async_context(
+                grpc.aio.insecure_channel(addresses[number % len(addresses)], options=own)
+            )
+            for number in range(STREAMS)
         ]
         began = time.perf_counter()
         await asyncio.gather(
-            *(
-                stream(channels[number % len(channels)], f"s{number}", made)
-                for number in range(STREAMS)
-            )
+            *(stream(channel, f"s{number}", made) for number, channel in enumerate(channels))
         )
         return time.perf_counter() - began
 
