@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from conftest import FAULTS_BASE
-from world import FAKETIME, LIMIT_S, Store, World, network, store, tmpfs, until
+from world import FAKETIME, LIMIT_S, Store, World, mortal, network, store, tmpfs, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
-__all__ = ["store"]
+__all__ = ["mortal", "store"]
 KILLS = 14  # in each round; 16 rounds make more than two hundred
 
 
