@@ -12,6 +12,8 @@
 struct pending {
 	u64 started_ns;
 	int soft_error; /* what an ICMP message said during the call, while the socket was locked */
+	u32 in_call;    /* connect(2) has not returned yet, and tells the result itself */
+	u32 pad;
 	struct record head;
 	struct sockaddr_bytes {
 		u16 family;
@@ -75,17 +77,38 @@ static __always_inline u32 thing_of_address(struct sockaddr_bytes *peer)
 }
 
 static __always_inline void keep_pending(struct task_struct *task, struct sock *sk,
-					 struct sockaddr_bytes *peer)
+					 struct sockaddr_bytes *peer, bool in_call)
 {
 	struct pending pending = {
 		.started_ns = bpf_ktime_get_boot_ns(),
 		.soft_error = BPF_CORE_READ(sk, sk_err_soft),
+		.in_call = in_call,
 		.peer = *peer,
 	};
 	u64 key = (u64)sk;
 
 	if (identify(&pending.head, RECORD_CONNECT, task))
 		bpf_map_update_elem(&pendings, &key, &pending, BPF_ANY);
+}
+
+/* The call is over, or was interrupted for good: from here on the handshake tells. */
+static __always_inline bool left_in_flight(struct sock *sk)
+{
+	u64 key = (u64)sk;
+	struct pending *pending = bpf_map_lookup_elem(&pendings, &key);
+
+	if (!pending)
+		return false;
+	pending->in_call = false;
+	pending->soft_error = BPF_CORE_READ(sk, sk_err_soft);
+	return true;
+}
+
+static __always_inline void forget_pending(struct sock *sk)
+{
+	u64 key = (u64)sk;
+
+	bpf_map_delete_elem(&pendings, &key);
 }
 
 /* Did it end between the call and now? Then it is ours to report, unless the other side did. */
@@ -170,11 +193,13 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 		note_name_socket(args[0], &peer);
 	}
 	if (sk && type == SOCK_STREAM && (ret == -EINPROGRESS || ret == -EINTR) && !path) {
-		keep_pending(task, sk, &peer);
+		if (!left_in_flight(sk))
+			keep_pending(task, sk, &peer, false);
 		if (!ended_meanwhile(sk))
 			return;
 		ret = -BPF_CORE_READ(sk, sk_err);
 	}
+	forget_pending(sk);
 	emit_connect(task, &peer, type, CONNECT_CALLED, ret, serial, path, (u32)args[2] - 2);
 }
 
@@ -212,15 +237,14 @@ static __always_inline void peer_of(struct sock *sk, struct sockaddr_bytes *peer
 		BPF_CORE_READ_INTO((u32 *)peer->address, sk, __sk_common.skc_daddr);
 }
 
-/* A handshake that no connect(2) began: io_uring, or sendto with MSG_FASTOPEN. */
-static __always_inline void connect_elsewhere(struct sock *sk)
+/* By connect(2), or by io_uring, or by sendto with MSG_FASTOPEN. */
+static __always_inline void connect_begins(struct sock *sk)
 {
+	bool in_call = regs_syscall(current_regs()) == settings.connect_nr;
 	struct sockaddr_bytes peer = {};
 
-	if (regs_syscall(current_regs()) == settings.connect_nr)
-		return;
 	peer_of(sk, &peer);
-	keep_pending(bpf_get_current_task_btf(), sk, &peer);
+	keep_pending(bpf_get_current_task_btf(), sk, &peer, in_call);
 }
 
 static __always_inline void connect_state(struct sock *sk, int old_state, int new_state)
@@ -231,12 +255,16 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 	int error;
 
 	if (new_state == TCP_SYN_SENT)
-		connect_elsewhere(sk);
+		connect_begins(sk);
 	if (old_state != TCP_SYN_SENT)
 		return;
 	pending = bpf_map_lookup_elem(&pendings, &key);
 	if (!pending)
 		return;
+	if (pending->in_call) {
+		bpf_map_delete_elem(&pendings, &key);
+		return;
+	}
 	e = bpf_ringbuf_reserve(&ring, sizeof(*e), 0);
 	if (!e) {
 		count_loss(pending->head.span, RECORD_CONNECT);

@@ -121,9 +121,12 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	int nr = regs_syscall(regs);
 	u32 serial = 0;
 
-	/* The kernel restarts these after a signal; their end is yet to come. */
+	/*
+	 * The kernel restarts these after a signal; their end is yet to come. But if the
+	 * signal kills, a connection that was being made is given up.
+	 */
 	if (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK)
-		return 0;
+		return nr == settings.connect_nr ? other_result(-EINTR, nr, 0) : 0;
 	if (task->seccomp.mode)
 		serial = seccomp_exit(task, nr, ret);
 	if (serial == HIDDEN)

@@ -37,7 +37,10 @@ BATCH_ITEMS = 4096
 NAME_LENGTH = 1024  # of a sandbox, boot, run or test, in bytes: PostgreSQL's indexes take 2704
 TOGETHER = 64  # deliveries in one transaction
 _HIGHEST = (1 << 63) - 1  # of the integers that a database holds
-_TIMED = {name for name, kind in KINDS.items() if "duration_s" in detail_fields(kind)}
+_FRACTIONS = {
+    name: [field for field in detail_fields(kind) if "float" in str(kind.__annotations__[field])]
+    for name, kind in KINDS.items()
+}
 HELLO_S = 20.0  # how long a peer may take to say who it is
 WINDOW, WINDOW_BUSY = 4096, 512  # items that a probe may have under way
 
@@ -329,8 +332,9 @@ def _event(message: wire.Event) -> EventRow:
         raise Malformed("an event without a sequence")
     if sequence > _HIGHEST or span > _HIGHEST or message.count > _HIGHEST:
         _check_integers(sequence=sequence, count=message.count, span=span)
-    if kind in _TIMED and not math.isfinite(getattr(message, kind).duration_s):
-        raise Malformed("a duration that is no number")
+    for field in _FRACTIONS[kind]:
+        if not math.isfinite(getattr(getattr(message, kind), field)):
+            raise Malformed(f"a {field} that is no number")
     return row
 
 

@@ -76,15 +76,16 @@ def _forbidden(path: str, who: Caller) -> Obstacle:
     if closed is not None:
         folder, found = closed
         return Obstacle("exec.permission", f"{folder} cannot be searched ({mode_text(found)})")
-    mount = mount_of(path)
     try:
         found = os.stat(path)
+        flags = os.statvfs(path).f_flag
     except OSError:
         return Obstacle("exec.permission")
     if stat.S_ISDIR(found.st_mode):
         return Obstacle("exec.permission", "it is a directory")
-    if mount is not None and "noexec" in mount.flags:
-        return Obstacle("exec.noexec_mount", mount.path)
+    if flags & os.ST_NOEXEC:
+        mount = mount_of(path)
+        return Obstacle("exec.noexec_mount", mount.path if mount else "")
     if not may(found, who, EXECUTE):
         return Obstacle("exec.permission", f"mode {mode_text(found)}")
     head = _head(path)

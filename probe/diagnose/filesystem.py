@@ -95,10 +95,15 @@ def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | No
     programs = programs | {
         os.path.basename(path) for path in ended.missing if is_program_path(path)
     }
+    refused = {
+        os.path.basename(event.path) for event in story.all(File) if event.pid == process.pid
+    }
     for path in reversed(ended.missing):
         name = os.path.basename(path.rstrip("/"))
         if name in programs or is_program_path(path) or len(name) <= 2:
             continue  # the lookup of a program, which the exec family explains
+        if name in refused:
+            continue  # it could not be made, which says more
         named = words.says(said, "ENOENT") and _named(said, path, name)
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None:
@@ -118,8 +123,9 @@ def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | No
 
 # What the C library, loaders and runtimes look for everywhere, and nobody misses.
 _NOISE = re.compile(
-    r"\.(so|pyc|mo)\b|/ld\.so|/gconv|/__init__|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
+    r"\.(so|pyc|mo)\b|/\.cache/|/ld\.so|/gconv|/__init__|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
 )
+_OTHER_PATH = re.compile(r"(?<!at )(?<!in )(?<![\w.])/\w+/")  # not where the program itself lies
 _COMMON_FOLDERS = frozenset({"share", "local", "python", "python3", "tmp", "config", "cache"})
 _NAME_WORTH = 5  # letters; shorter ones stand in every other line
 
@@ -137,7 +143,9 @@ def _alluded(said: str, path: str, program: str, last: bool) -> bool:
             return True
         if top in ("/proc", "/sys") and words.names(line, top):
             return True
-    return last and any(words.says(line, "ENOENT") and "/" not in line for line in faults)
+    return last and any(
+        words.says(line, "ENOENT") and not _OTHER_PATH.search(line) for line in said.splitlines()
+    )
 
 
 def _not_persisted(story: Story, ended: Exit, path: str, made: str, prior: float) -> Suspect:

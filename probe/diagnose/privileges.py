@@ -182,7 +182,9 @@ def _over_quota(story: Story, event: Syscall) -> Suspect:
 def _no_such_address(story: Story, event: Syscall) -> Suspect:
     what = "this sandbox has no such address or address family"
     advice = "enable it in the sandbox, or use an address that it has (0.0.0.0, localhost)"
-    return _suspect(story, event, "net.family_unsupported", 0.85, what, advice)
+    # Any port of an address: that is how runtimes find out whether there is IPv6.
+    prior = 0.2 if event.syscall == "bind" and event.port == 0 else 0.85
+    return _suspect(story, event, "net.family_unsupported", prior, what, advice)
 
 
 def _in_use(story: Story, event: Syscall) -> Dismissal:

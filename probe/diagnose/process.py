@@ -199,13 +199,12 @@ _EXEC_WORDS = {
 
 
 def _fork(story: Story, event: Fork) -> Suspect | Dismissal:
-    children = [
-        child
+    last_ns = max(other.time_ns for other in story.all(Fork) if other.pid == event.pid)
+    got_one = any(
+        child.parent == event.pid and child.born_ns > last_ns
         for child in story.tree.processes.values()
-        if child.parent == event.pid and child.born_ns > event.time_ns
-    ]
-    again = any(isinstance(other, Fork) for other in story.later(event))
-    if children and not again and not words.says(story.words(event.pid), event.errno):
+    )
+    if got_one and not words.says(story.words(event.pid), event.errno):
         return Dismissal(event.id, f"{story.who(event)} tried again and got a process")
     who = story.who(event)
     if event.without_init:
@@ -302,11 +301,12 @@ def _missed(said: str, name: str, programs: set[str]) -> bool:
         name,
         *(name.removeprefix(f"{one}-") for one in programs if name.startswith(f"{one}-")),
     ]
-    for part in parts:
-        for line in said.splitlines():
-            if words.names(line, part) and _NOT_THERE.search(line.split(part, 1)[1]):
-                return True
-    return False
+    return any(
+        words.names(line, part)
+        and (_NOT_THERE.search(line.split(part, 1)[1]) or words.says(line, "ENOENT"))
+        for part in parts
+        for line in said.splitlines()
+    )
 
 
 def is_program_path(path: str) -> bool:

@@ -44,7 +44,7 @@ def _same_search(before: Exec, event: Exec) -> bool:
 
 def _joined(before: Exec, event: Exec) -> Exec:
     """execvp(3) ends with EACCES when any directory said so; that one tells more."""
-    telling = before if before.errno == "EACCES" and event.errno != "EACCES" else event
+    telling = before if _tells(before) > _tells(event) else event
     searched = before.searched or (os.path.dirname(before.path),)
     return dataclasses.replace(
         telling,
@@ -53,3 +53,8 @@ def _joined(before: Exec, event: Exec) -> Exec:
         count=before.count + event.count,
         searched=tuple(dict.fromkeys((*searched, os.path.dirname(event.path)))),
     )
+
+
+def _tells(event: Exec) -> int:
+    """A file that is there and could not be started tells more than one that is not."""
+    return (event.errno == "EACCES") + 2 * (event.reason not in (None, "exec.not_found"))

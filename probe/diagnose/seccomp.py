@@ -30,7 +30,7 @@ def _judge(
     killed = event.action in _KILLS or (event.action == "trap" and _died_by(story, event, _TRAPPED))
     crashed = _crashed_for_it(story, event)
     if not killed:
-        reason = _shrugged_off(event)
+        reason = None if _named(story, event) else _shrugged_off(event)
         if reason is None and _kind(event) in proven:
             reason = "the same process did without it elsewhere"
         if reason is None and event.action == "trap" and not _named(story, event):

@@ -64,6 +64,7 @@ class Story:
             self._by_pid.setdefault(event.pid, []).append(event)
         self._got_over: dict[object, set[int]] | None = None
         self._faulty: dict[int, list[Process]] = {}
+        self._alike: dict[int, list[Process]] = {}
         self._blame_dead_services()
 
     def _blame_dead_services(self) -> None:
@@ -142,19 +143,25 @@ class Story:
                 break
         return "\n".join(said)
 
-    def faulty_children(self, pid: int) -> list[Process]:
-        """Of the first and last that failed, those of a fault of their own that gave its status."""
-        if pid not in self._faulty:
+    def children_like(self, pid: int) -> list[Process]:
+        """Of the first and last that failed, those that failed with its status."""
+        if pid not in self._alike:
             status = self.tree.process(pid).status
             failed = [
                 child
                 for child in self.tree.children(pid)
                 if child.failed and child.status == status
             ]
-            looked_at = dict.fromkeys((*failed[:_LOOKED_AT], *failed[-_LOOKED_AT:]))
+            ends = (*failed[:_LOOKED_AT], *failed[-_LOOKED_AT:])
+            self._alike[pid] = list(dict.fromkeys(ends))
+        return self._alike[pid]
+
+    def faulty_children(self, pid: int) -> list[Process]:
+        """Those of them that speak of a fault of their own."""
+        if pid not in self._faulty:
             self._faulty[pid] = [
                 child
-                for child in looked_at
+                for child in self.children_like(pid)
                 if words.own_fault(words.told(self.words_below(child.pid)))
             ]
         return self._faulty[pid]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
+from probe.causes import CAUSES
 from probe.diagnose import words
 from probe.diagnose.background import SIGNIFICANT, feature_of
 from probe.diagnose.fallbacks import known
@@ -51,6 +53,9 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     }
     if carried:
         found["carried up"] = 1.0
+    found[_handed_on(story, process)] = 1.0
+    if _above_spoke(story, suspect):
+        found["above spoke of something else"] = 1.0
     beside = _beside(story, suspect)
     if beside is not None:
         found[beside] = 1.0
@@ -100,14 +105,39 @@ def _elsewhere(story: Story, suspect: Suspect) -> Grounds:
 
 
 def _beside(story: Story, suspect: Suspect) -> str | None:
-    """Whether another child of the same parent failed of a fault that it calls its own."""
+    """Whether another child of the same parent failed, and gave it the status or its words."""
     line = story.tree.ancestors(suspect.event.pid)
     for below, above in itertools.pairwise(line):
+        if below.failed and below.status != above.status and _gave_status(story, below, above):
+            return "another gave the status"
         for other in story.faulty_children(above.pid):
             if other is not below:
                 earlier = other.end_ns <= below.born_ns
                 return "another had failed before" if earlier else "another failed beside"
     return None
+
+
+def _gave_status(story: Story, below: Process, above: Process) -> bool:
+    return any(
+        other is not below and other.end_ns > below.end_ns
+        for other in story.children_like(above.pid)
+    )
+
+
+def _above_spoke(story: Story, suspect: Suspect) -> bool:
+    """Whether a process above ends with words of its own, about something else."""
+    errno = getattr(suspect.event, "errno", None)
+    spellings = (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
+    for above in story.tree.ancestors(suspect.event.pid)[1:]:
+        own = words.told((above.exit.last_words or "") if above.exit else "").strip()
+        if not own:
+            continue
+        heard = words.mentions(own, (*spellings, *_field(suspect)))
+        named = any(words.names(own, thing) for thing in suspect.mentions)
+        if heard or named or words.mentions(own, DEATHS):
+            return False
+        return words.is_specific(own) or words.own_fault(own)
+    return False
 
 
 def _log_odds(share: float) -> float:
@@ -141,11 +171,51 @@ def _said(story: Story, suspect: Suspect) -> str:
         return "another fault"
     if thing_named:
         return "thing"
-    if suspect.domain and words.mentions(said, suspect.domain):
+    if words.mentions(said, (*suspect.domain, *_field(suspect))):
         return "field"
     if story.left_it_to_others(story.process(event)):
         return "only others"
-    return "some fault" if words.some_fault(said) else "something else"
+    return "something else" if words.is_specific(said) else "that it failed"
+
+
+# How those speak of a thing who name neither it nor its error.
+_FIELDS = {
+    "filesystem": "writ save create open read file folder director stor disk persist copy move "
+    "rename remove delete load space",
+    "network": "connect network fetch download request server reach host remote online resolv "
+    "lookup address port",
+    "process": "start spawn launch exec fork thread install command",
+    "memory": "memory alloc heap shm shared",
+    "syscalls": "permi denied privileg forbid allow kernel support sandbox restrict",
+    "limits": "time long kill",
+}
+_OF_CALLS = (
+    (re.compile(r"sock|connect|bind|listen|accept|send|recv"), "network"),
+    (re.compile(r"clone|fork|exec|kill|wait|prio|sched|affinity"), "process"),
+    (re.compile(r"mmap|brk|mem|mlock|shm"), "memory"),
+    (
+        re.compile(r"open|mkdir|rename|link|chmod|chown|stat|write|trunc|sync|utime|mk|dir|access"),
+        "filesystem",
+    ),
+)
+
+
+def _field(suspect: Suspect) -> tuple[str, ...]:
+    """Beginnings of words of the part of the sandbox that it is about."""
+    fields = [CAUSES[suspect.cause].primitive]
+    syscall = getattr(suspect.event, "syscall", "")
+    fields += [field for pattern, field in _OF_CALLS if syscall and pattern.search(syscall)]
+    return tuple(word for field in fields for word in _FIELDS.get(field, "").split())
+
+
+def _handed_on(story: Story, process: Process) -> str:
+    """Whether the process's status became that of the whole."""
+    root = story.tree.process(story.tree.root)
+    if process.pid == root.pid:
+        return "its own end"
+    if process.status is None or root.status is None:
+        return "no status"
+    return "its status was handed on" if process.status == root.status else "another status"
 
 
 def _heard_above(story: Story, suspect: Suspect) -> str:
@@ -153,7 +223,10 @@ def _heard_above(story: Story, suspect: Suspect) -> str:
     said = story.words_above(suspect.event.pid)
     if not said:
         return "nothing"
-    if words.mentions(said, (*suspect.spellings, *DEATHS)):
+    deaths = (*suspect.spellings, *DEATHS)
+    if words.overtaken(said, deaths):
+        return "another fault"
+    if words.mentions(said, deaths):
         return "death"
     return "another fault" if words.own_fault(said) else "something else"
 

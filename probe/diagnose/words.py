@@ -45,6 +45,13 @@ _OWN_FAULT = re.compile(
     # Compilers, of what they read.
     r"\.\w+:\d+(:\d+)?: error: |\berror\[E\d+\]|\berror TS\d+|"
     r"\bnot equal\b|\S+ != \S+|^--- FAIL: |"
+    # What was given to it, or what came out, is not as it must be.
+    r"\b[Ee]xpected \d|\bgot \S+,? want|\bArgumentError\b|\binvalid (value|syntax|option|argument|"
+    r"format|input|number|literal)|\b[Uu]nknown (sub)?(command|option|argument|key|field)|"
+    r"^[Uu]sage: |\bmust (not )?be (empty|greater|less|one|an?|positive|equal|between|of)\b|"
+    r"\bat least \d|\brequired (argument|field|option)|"
+    r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)|"
+    r"\bvalidation (failed|error)|\bdoes not apply\b|\bnot allowed: |"
     # A count of what came out otherwise than it should.
     r"\b\d+ of \d+\b.*\b(failed|differ|wrong|bad)\b|\b\d+ \w+ differ\b|^\d+ failed$",
     re.M,
@@ -75,7 +82,8 @@ _TIMED_OUT = re.compile("|".join(TIMEOUTS).replace("timeout", r"\btimeout\b(?![_
 
 def told(words: str) -> str:
     """Without what is no failure: source lines in a traceback, what make or Python ignored."""
-    return _IGNORED.sub("", _FRAME.sub(r"\1\n", _UNRAISABLE.sub("", words)))
+    without = _IGNORED.sub("", _FRAME.sub(r"\1\n", _UNRAISABLE.sub("", words)))
+    return without.replace("TypeError: fetch failed", "fetch failed")  # of any network error
 
 
 def timed_out(words: str) -> bool:
@@ -183,6 +191,35 @@ def _headline(lines: list[str], number: int) -> int:
     while number and (_STACK.match(lines[number]) or not some_fault(lines[number])):
         number -= 1
     return number
+
+
+# What every program says that failed, whatever of.
+_GENERAL = frozenset(
+    (
+        "failed failure failing fails fail error errors fatal exception job task step stage tool "
+        "build test tests check checks run running command script main exit exited status code "
+        "abort aborted aborting giving gave give stop stopped could cannot not unable did does do "
+        "complete completed finish finished succeed successfully bad setup deploy pipeline worker "
+        "workers process service unexpected something went try trying again later please see log "
+        "logs output the and with for was has have had been while during this that from report "
+        "reported action operation make line bash python node ruby perl java traceback most recent "
+        "call last module runtimeerror at in to of on by is it its an be broken down up ok no one "
+        "all any out got get getting program application app session agent harness suite phase "
+        "batch sync update upload release publish import export start startup init initialise "
+        "initialize work failed. error: returned non zero"
+    ).split()
+)
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_SPECIFIC = 2  # words of a line beyond those
+
+
+def is_specific(words: str) -> bool:
+    """Whether the last line speaks of something, instead of a failure as such."""
+    lines = [line for line in words.splitlines() if line.strip()]
+    if not lines:
+        return False
+    beyond = {word.lower() for word in _WORD.findall(lines[-1])} - _GENERAL
+    return len(beyond) >= _SPECIFIC
 
 
 def errno_spellings(errno: str) -> tuple[str, ...]:

@@ -525,6 +525,17 @@ def test_a_connection_that_is_given_up(watched: Watch) -> None:
     assert 0.2 <= event["duration_s"] < 2
 
 
+def test_a_connection_that_was_being_made_when_the_program_was_killed(watched: Watch) -> None:
+    chain = "chain o {\n type filter hook output priority 0;\n tcp dport 81 drop\n}"
+    rules = f"table inet t {{\n {chain}\n}}\n"
+    code = "import socket; socket.create_connection(('127.0.0.1', 81))"
+    with Sandbox(Profile(network="loopback", firewall=rules), "t") as sandbox:
+        command = sandbox.command(["timeout", "0.5", PYTHON, "-c", code])
+        event = watched("connect", *command)[-1]
+    assert (event["port"], event["abandoned"], event["comm"]) == (81, True, "python3")
+    assert event["duration_s"] > 0.2
+
+
 def test_a_connect_through_io_uring(built: Callable[[str], Path], watched: Watch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
