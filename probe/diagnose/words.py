@@ -202,7 +202,7 @@ _GENERAL = frozenset(
         "complete completed finish finished succeed successfully bad setup deploy pipeline worker "
         "workers process service unexpected something went try trying again later please see log "
         "logs output the and with for was has have had been while during this that from report "
-        "reported action operation make line bash python node ruby perl java traceback most recent "
+        "reported action operation make line bash python node perl java traceback most recent "
         "call last module runtimeerror at in to of on by is it its an be broken down up ok no one "
         "all any out got get getting program application app session agent harness suite phase "
         "batch sync update upload release publish import export start startup init initialise "
