@@ -142,7 +142,7 @@ static __always_inline void note_name_socket(int fd, struct sockaddr_bytes *peer
 {
 	u64 key = name_socket_key(fd);
 
-	if (!span_of(bpf_get_current_task_btf()))
+	if (!span_of(current_task()))
 		return; /* others' names are nobody's business, and would cost every call a look */
 	bpf_map_update_elem(&name_sockets, &key, peer, BPF_ANY);
 	names_asked = 1;
@@ -150,7 +150,7 @@ static __always_inline void note_name_socket(int fd, struct sockaddr_bytes *peer
 
 static __always_inline void emit_connect(struct task_struct *task, struct sockaddr_bytes *peer,
 					 u16 type, u16 stage, s64 ret, u32 serial, u64 path,
-					 u32 path_size)
+					 u64 path_size)
 {
 	struct connect_record *e;
 
@@ -170,8 +170,10 @@ static __always_inline void emit_connect(struct task_struct *task, struct sockad
 	e->pad = 0;
 	__builtin_memcpy(e->address, peer->address, 16);
 	__builtin_memset(e->path, 0, sizeof(e->path));
-	if (path && path_size <= UNIX_PATH_SIZE)
+	if (path && path_size <= UNIX_PATH_SIZE) {
+		at_most(path_size, UNIX_PATH_SIZE);
 		bpf_probe_read_user(e->path, path_size, (void *)path);
+	}
 	bpf_ringbuf_submit(e, wake(false));
 }
 
@@ -244,7 +246,7 @@ static __always_inline void connect_begins(struct sock *sk)
 	struct sockaddr_bytes peer = {};
 
 	peer_of(sk, &peer);
-	keep_pending(bpf_get_current_task_btf(), sk, &peer, in_call);
+	keep_pending(current_task(), sk, &peer, in_call);
 }
 
 static __always_inline void connect_state(struct sock *sk, int old_state, int new_state)

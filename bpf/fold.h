@@ -65,7 +65,7 @@ static __always_inline u32 count_one(struct fold_key *key, u32 first, u64 interv
  */
 __noinline u32 fold(u32 kind, u32 syscall, s32 error, u32 thing)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct fold_key key = { .kind = kind, .syscall = syscall, .error = error };
 	u32 count = 1;
 

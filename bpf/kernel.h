@@ -299,6 +299,7 @@ struct mm_struct {
 
 struct task_struct {
 	struct thread_info thread_info;
+	void *stack;
 	unsigned int flags;
 	struct mm_struct *mm;
 	int exit_code;
@@ -369,11 +370,10 @@ struct socket {
 
 #pragma clang attribute pop
 
-#define SECCOMP_MODE_STRICT 1
-#define SECCOMP_MODE_DEAD 3 /* since 5.17: on its way out of either mode */
 #define PIDNS_ADDING (1U << 31)
 #define TS_COMPAT 0x0002
 #define SIGNAL_GROUP_EXIT 0x00000004
+#define PF_SIGNALED 0x00000400
 #define PF_KTHREAD 0x00200000
 
 #define PAGE_SHIFT 12

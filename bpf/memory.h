@@ -12,7 +12,7 @@ static __always_inline void report_oom(struct task_struct *victim)
 	if (!e)
 		return;
 	e->total_vm_pages = BPF_CORE_READ(victim, mm, total_vm);
-	e->trigger_pid = task_tgid(bpf_get_current_task_btf());
+	e->trigger_pid = task_tgid(current_task());
 	e->pad = 0;
 	memory_limit(victim, &e->memory);
 	bpf_ringbuf_submit(e, wake(true));
@@ -24,7 +24,7 @@ static __always_inline void report_oom(struct task_struct *victim)
  */
 static __always_inline void report_oom_pid(u32 pid)
 {
-	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_struct *current = current_task();
 	struct oom_record *e = record_reserve(sizeof(*e), RECORD_OOM, current);
 
 	if (!e)

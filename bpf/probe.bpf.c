@@ -22,7 +22,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* A global function is verified once, by itself; those take numbers only. */
 __noinline int other_result(s64 ret, u32 number, u32 serial)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct call *call;
 	u64 args[6];
 
@@ -96,7 +96,7 @@ static __always_inline int success(u32 nr, s64 ret, u32 serial)
 	return 0;
 }
 
-/* 32-bit calls are few, so they go by the table alone. */
+/* 32-bit calls are few, so they go by the table alone. True for one that other_result tells. */
 __noinline int compat_success(u32 number, s64 ret)
 {
 	u64 args[6];
@@ -105,19 +105,19 @@ __noinline int compat_success(u32 number, s64 ret)
 	if (!call)
 		return 0;
 	if (call->sense == CALL_CONNECT)
-		return other_result(ret, number, 0);
+		return true;
 	if (call->transfer == TRANSFER_SEND && (args[0] == STDERR || args[0] == STDOUT))
 		keep_words(args[1], ret, WHOLE, args[0]);
 	if (call->transfer == TRANSFER_SEND_VECTOR && (args[0] == STDERR || args[0] == STDOUT))
 		keep_words(args[1], args[2], COMPAT_PIECES, args[0]);
 	changed_files(number);
-	return transferred(number, ret);
+	return false;
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	int nr = regs_syscall(regs);
 	u32 serial = 0;
 
@@ -127,13 +127,14 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	 */
 	if (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK)
 		return nr == settings.connect_nr ? other_result(-EINTR, nr, 0) : 0;
-	if (task->seccomp.mode)
-		serial = seccomp_exit(task, nr, ret);
+	if (field(task, seccomp.mode))
+		serial = seccomp_exit(nr, ret);
 	if (serial == HIDDEN)
 		return 0;
 	if (task_in_compat_call(task))
-		return ret < 0 ? other_result(ret, nr | COMPAT_CALL, serial)
-			       : compat_success(nr | COMPAT_CALL, ret);
+		return ret < 0 || compat_success(nr | COMPAT_CALL, ret)
+			       ? other_result(ret, nr | COMPAT_CALL, serial)
+			       : transferred(nr | COMPAT_CALL, ret);
 	if (ret >= 0)
 		return of_interest(nr) || names_asked ? success(nr, ret, serial) : 0;
 	return other_result(ret, nr, serial);
@@ -143,7 +144,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 {
-	seccomp_enter(bpf_get_current_task_btf(), nr);
+	seccomp_enter(current_task(), nr);
 	return 0;
 }
 
@@ -151,7 +152,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 SEC("tp_btf/task_newtask")
 int BPF_PROG(process_fork, struct task_struct *child)
 {
-	struct task_struct *parent = bpf_get_current_task_btf();
+	struct task_struct *parent = current_task();
 	u32 old = BPF_CORE_READ(parent, nsproxy, mnt_ns, ns.inum);
 
 	inherit(parent, child);
@@ -170,15 +171,13 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
-	bool group_exit;
-
 	if (task->flags & PF_KTHREAD)
 		return 0;
-	group_exit = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT;
 	if (task->seccomp.mode)
-		seccomp_thread_exit(task, group_exit);
+		seccomp_thread_exit(task);
 	if (BPF_CORE_READ(task, signal, live.counter) == 0)
 		report_exit(task);
+	task_state_end(task);
 	return 0;
 }
 

@@ -9,21 +9,22 @@
 
 static __always_inline void report_exec(struct task_struct *task, struct linux_binprm *bprm)
 {
-	struct exec_record *e = record_reserve(sizeof(*e), RECORD_EXEC, task);
-	unsigned long start, end;
-	u32 size, tgid = task->tgid;
+	struct exec_record *e;
+	u64 start, size;
+	u32 tgid = task->tgid;
 
 	/* Another program runs from here on: what the last one missed is of no interest. */
 	bpf_map_delete_elem(&recents, &tgid);
+	e = record_reserve(sizeof(*e), RECORD_EXEC, task);
 	if (!e)
 		return;
 	e->argc = BPF_CORE_READ(bprm, argc);
 	e->argv_size = 0;
 	bpf_probe_read_kernel_str(e->path, sizeof(e->path), BPF_CORE_READ(bprm, filename));
 	start = BPF_CORE_READ(task, mm, arg_start);
-	end = BPF_CORE_READ(task, mm, arg_end);
-	size = end - start < ARGV_SIZE ? end - start : ARGV_SIZE;
-	if (size <= ARGV_SIZE && !bpf_probe_read_user(e->argv, size, (void *)start))
+	size = BPF_CORE_READ(task, mm, arg_end) - start;
+	at_most(size, ARGV_SIZE);
+	if (!bpf_probe_read_user(e->argv, size, (void *)start))
 		e->argv_size = size;
 	/* A mount namespace is looked into while its process lives. */
 	bpf_ringbuf_submit(e, wake(e->head.mnt_ns != settings.mnt_ns));
@@ -71,14 +72,25 @@ struct lengths {
 	u32 longest;
 };
 
-static __noinline int measure(u64 vector, u32 compat, struct lengths *lengths)
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct lengths);
+} lengths_of_call SEC(".maps");
+
+/* Adds to lengths_of_call. A global function, so that it is verified by itself. */
+__noinline int measure(u64 vector, u32 compat)
 {
 	u32 zero = 0;
+	struct lengths *lengths = bpf_map_lookup_elem(&lengths_of_call, &zero);
 	char *text = bpf_map_lookup_elem(&measured, &zero);
 	u64 string;
 	long length;
 
-	for (u32 i = 0; text && i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
+	if (!text || !lengths)
+		return 0;
+	for (u32 i = 0; i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
 		string = string_at(vector, i, compat);
 		if (!string)
 			break;
@@ -96,9 +108,10 @@ static __noinline int measure(u64 vector, u32 compat, struct lengths *lengths)
 static __always_inline void report_exec_failed(struct task_struct *task, u64 args[6], bool at,
 					       bool compat, s64 ret, u32 serial)
 {
-	struct lengths lengths = {};
 	u64 path = at ? args[1] : args[0];
 	struct exec_failed_record *e;
+	struct lengths *lengths;
+	u32 zero = 0;
 
 	e = storm_reserve(sizeof(*e), RECORD_EXEC_FAILED, task, at, -ret, thing_of_path(path));
 	if (!e)
@@ -111,14 +124,19 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 	bpf_probe_read_user_str(e->path, sizeof(e->path), (void *)path);
 	e->argc = 0;
 	read_argv(e, at ? args[2] : args[1], compat);
-	if (ret == -E2BIG) {
-		measure(at ? args[2] : args[1], compat, &lengths);
-		measure(at ? args[3] : args[2], compat, &lengths);
-	}
 	e->stack_limit = task_limit(task, RLIMIT_STACK);
-	e->size = lengths.size;
-	e->strings = lengths.strings;
-	e->longest = lengths.longest;
+	e->size = 0;
+	e->strings = 0;
+	e->longest = 0;
+	lengths = bpf_map_lookup_elem(&lengths_of_call, &zero);
+	if (ret == -E2BIG && lengths) {
+		__builtin_memset(lengths, 0, sizeof(*lengths));
+		measure(at ? args[2] : args[1], compat);
+		measure(at ? args[3] : args[2], compat);
+		e->size = lengths->size;
+		e->strings = lengths->strings;
+		e->longest = lengths->longest;
+	}
 	base_text(task, e->path, e->dirfd, e->cwd);
 	/* The reason is on the disk, so whoever looks must look at once. */
 	bpf_ringbuf_submit(e, wake(true));

@@ -34,7 +34,7 @@ struct {
 static __always_inline struct recent *recent_of_current(void)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
-	u64 span = span_of(bpf_get_current_task_btf());
+	u64 span = span_of(current_task());
 	struct recent *recent, *empty;
 
 	if (!span)
@@ -128,7 +128,7 @@ enum form {
  */
 __noinline int keep_words(u64 buffer, u64 count, u32 form, u32 fd)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	bool is_output = fd == STDOUT && file_of(task, STDOUT) != file_of(task, STDERR);
 	struct piece part;
 

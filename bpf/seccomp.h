@@ -59,7 +59,7 @@ static __always_inline bool always_allowed(struct task_struct *task, u32 nr)
 /* Zero where a piece found no room. */
 __noinline int report_filter(u64 address)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct seccomp_filter *filter = (struct seccomp_filter *)address;
 	struct sock_fprog_kern *program = BPF_CORE_READ(filter, prog, orig_prog);
 	void *instructions = BPF_CORE_READ(program, filter);
@@ -86,7 +86,7 @@ __noinline int report_filter(u64 address)
 
 __noinline int report_filters(void)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct seccomp_filter *filter = BPF_CORE_READ(task, seccomp.filter);
 	u64 key;
 	u8 one = 1;
@@ -118,7 +118,7 @@ static __always_inline void report_follow(struct task_struct *task, struct task_
 /* Returns the serial that ties other records of the same call to this one. */
 __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct pt_regs *regs = current_regs();
 	struct task_state *state;
 	struct seccomp_record *e;
@@ -130,7 +130,7 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 
 	if (!count)
 		return HIDDEN;
-	serial = __sync_fetch_and_add(&last_serial, 1) + 1;
+	serial = next_serial(&last_serial);
 	e = record_reserve(sizeof(*e), RECORD_SECCOMP, task);
 	if (!e)
 		return 0;
@@ -194,9 +194,11 @@ static __always_inline void seccomp_installed(struct task_struct *task)
 /*
  * Could this result be a filter's? Returns the serial of the suspicion, 0 where it
  * is none, HIDDEN where it is one of a storm: then no other sense tells it either.
+ * A function of its own because all frames of a call chain share 512 bytes of stack.
  */
-static __always_inline u32 seccomp_exit(struct task_struct *task, int nr, s64 ret)
+__noinline u32 seccomp_exit(s32 nr, s64 ret)
 {
+	struct task_struct *task = current_task();
 	struct task_state *state = task_state(task);
 	u32 entered = ENTERED_UNKNOWN;
 
@@ -223,7 +225,7 @@ static __always_inline void seccomp_enter(struct task_struct *task, int nr)
 {
 	struct task_state *state;
 
-	if (!task->seccomp.mode || nr < 0 || always_allowed(task, nr))
+	if (!field(task, seccomp.mode) || nr < 0 || always_allowed(task, nr))
 		return;
 	state = task_state_create(task);
 	if (!state)
@@ -239,17 +241,20 @@ static __always_inline void seccomp_signal(struct task_struct *task, struct kern
 		      is_handled(task, SIGSYS) ? ACTION_TRAP : ACTION_KILL, 0, ENTERED_NO);
 }
 
-/* KILL_THREAD among other threads and strict mode end in do_exit, with no signal to see. */
-static __always_inline void seccomp_thread_exit(struct task_struct *task, bool group_exit)
+/*
+ * KILL_THREAD among other threads and strict mode end in do_exit, with no signal to see;
+ * before 5.16 so do all kills (commit 307d522f5eb8). Whoever ends by a signal, be it one
+ * that another thread's end sent, is marked as such.
+ */
+static __always_inline void seccomp_thread_exit(struct task_struct *task)
 {
 	struct task_state *state = task_state(task);
+	bool by_itself = !(task->flags & PF_SIGNALED);
 	u32 action = 0;
 
-	if (!group_exit && (task->exit_code & 0x7f) == SIGSYS)
+	if (by_itself && (task->exit_code & 0x7f) == SIGSYS)
 		action = ACTION_KILL_THREAD;
-	else if (task->exit_code == SIGKILL &&
-		 (task->seccomp.mode == SECCOMP_MODE_DEAD ||
-		  (!group_exit && task->seccomp.mode == SECCOMP_MODE_STRICT)))
+	else if (by_itself && task->exit_code == SIGKILL)
 		action = ACTION_STRICT;
 	if (action)
 		report_denial(regs_syscall(current_regs()), action, 0, ENTERED_NO);

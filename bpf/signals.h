@@ -54,7 +54,7 @@ static __always_inline void find_mapping(struct signal_record *e)
 	struct fault fault = { .address = e->address };
 	struct file *file;
 
-	bpf_find_vma(bpf_get_current_task_btf(), fault.address, note_mapping, &fault, 0);
+	bpf_find_vma(current_task(), fault.address, note_mapping, &fault, 0);
 	file = (struct file *)fault.file;
 	if (!file)
 		return;
@@ -76,7 +76,7 @@ static __always_inline u64 limit_of_signal(struct task_struct *target, int signa
 static __always_inline void report_signal(int signal, struct kernel_siginfo *info,
 					  struct task_struct *target, bool with_mapping)
 {
-	struct task_struct *sender = bpf_get_current_task_btf();
+	struct task_struct *sender = current_task();
 	struct signal_record *e;
 	u32 pid, from_kernel = true;
 	u64 span = span_of(target);

@@ -4,6 +4,7 @@
 #define PROBE_TASK_H
 
 #include "arch.h"
+#include "bounds.h"
 #include "events.h"
 #include <bpf/bpf_helpers.h>
 
@@ -30,10 +31,16 @@ struct task_state {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
 	__type(value, struct task_state);
+#ifdef LEGACY
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u32); /* the thread, as the probe's pid namespace numbers it */
+#else
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__type(key, int);
+#endif
 } tasks SEC(".maps");
 
 struct {
@@ -47,16 +54,6 @@ struct {
 	__type(key, struct loss_key);
 	__type(value, u64);
 } losses SEC(".maps");
-
-static __always_inline struct task_state *task_state(struct task_struct *task)
-{
-	return bpf_task_storage_get(&tasks, task, NULL, 0);
-}
-
-static __always_inline struct task_state *task_state_create(struct task_struct *task)
-{
-	return bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-}
 
 /* The number of `pid` in the probe's pid namespace; 0 where it is not visible there. */
 __noinline u32 pid_in_scope(u64 address)
@@ -97,6 +94,59 @@ static __always_inline u32 task_tid(struct task_struct *task)
 {
 	return pid_in_scope((u64)BPF_CORE_READ(task, thread_pid));
 }
+
+#ifdef LEGACY
+
+/* A new map value would take a fifth of the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct task_state);
+} fresh_state SEC(".maps");
+
+static __always_inline struct task_state *task_state(struct task_struct *task)
+{
+	u32 tid = task_tid(task);
+
+	return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+static __always_inline struct task_state *task_state_create(struct task_struct *task)
+{
+	u32 tid = task_tid(task), zero = 0;
+	struct task_state *fresh = bpf_map_lookup_elem(&fresh_state, &zero);
+
+	if (tid && fresh)
+		bpf_map_update_elem(&tasks, &tid, fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+static __always_inline void task_state_end(struct task_struct *task)
+{
+	u32 tid = task_tid(task);
+
+	bpf_map_delete_elem(&tasks, &tid);
+}
+
+#else
+
+static __always_inline struct task_state *task_state(struct task_struct *task)
+{
+	return bpf_task_storage_get(&tasks, task, NULL, 0);
+}
+
+static __always_inline struct task_state *task_state_create(struct task_struct *task)
+{
+	return bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* The storage goes with its task. */
+static __always_inline void task_state_end(struct task_struct *task)
+{
+}
+
+#endif
 
 static __always_inline u32 task_tgid(struct task_struct *task)
 {

@@ -32,7 +32,7 @@ static __always_inline void report_dns(struct task_struct *task, struct sockaddr
 				       struct transfer *transfer, bool answer)
 {
 	struct dns_record *e;
-	u32 size = transfer->size < DNS_SIZE ? transfer->size : DNS_SIZE;
+	u64 size = transfer->size;
 
 	e = storm_reserve(sizeof(*e), RECORD_DNS, task, answer, 0, EVERYTHING);
 	if (!e)
@@ -40,9 +40,10 @@ static __always_inline void report_dns(struct task_struct *task, struct sockaddr
 	e->family = peer->family;
 	e->answer = answer;
 	e->port = peer->port;
+	at_most(size, DNS_SIZE);
 	e->size = size;
 	__builtin_memcpy(e->address, peer->address, 16);
-	if (size > DNS_SIZE || bpf_probe_read_user(e->data, size, (void *)transfer->data))
+	if (bpf_probe_read_user(e->data, size, (void *)transfer->data))
 		e->size = 0;
 	bpf_ringbuf_submit(e, wake(false));
 }
@@ -66,7 +67,7 @@ static __always_inline void sent(struct task_struct *task, int fd, struct transf
 /* After a successful transfer over what may be a socket to a name server. */
 __noinline int transferred(u32 number, s64 ret)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	bool compat = number & COMPAT_CALL;
 	struct transfer transfer = {};
 	struct sockaddr_bytes *known;

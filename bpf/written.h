@@ -130,7 +130,7 @@ static __always_inline void note_writer(struct task_struct *task, u32 pid, u64 p
 /* After a call that made, renamed or removed something. */
 __noinline int changed_files(u32 number)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct call *call = call_of(number);
 	u64 args[6], path;
 	int dirfd;

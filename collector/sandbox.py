@@ -67,8 +67,23 @@ class Sandbox:
         limits = (("memory", self.profile.memory), ("pids", self.profile.pids))
         for controller, limit in limits:
             if limit is not None:
-                self._cgroups.append(_make_cgroup(self.name, controller, limit))
+                self._limit(controller, limit)
         return self
+
+    def _limit(self, controller: str, limit: int) -> None:
+        """Under v1 each controller has a cgroup of its own, under v2 they share one."""
+        if (_CGROUPS / "cgroup.controllers").exists():
+            folder, file = _CGROUPS / self.name, f"{controller}.max"
+        else:
+            folder = _CGROUPS / controller / self.name
+            file = "memory.limit_in_bytes" if controller == "memory" else "pids.max"
+        try:
+            if folder not in self._cgroups:
+                folder.mkdir()
+                self._cgroups.append(folder)
+            (folder / file).write_text(str(limit))
+        except OSError as error:
+            raise Problem(f"cannot limit {controller} in {folder}", error.strerror or "") from error
 
     def __exit__(self, *_: object) -> None:
         for cgroup in self._cgroups:
@@ -128,20 +143,6 @@ class Sandbox:
         # bubblewrap reads the program from a descriptor.
         opened = f'exec "$@" 9< {program}'
         return ["bash", "-c", opened, "sandbox", *prefix, "--seccomp", "9"]
-
-
-def _make_cgroup(name: str, controller: str, limit: int) -> Path:
-    if (_CGROUPS / "cgroup.controllers").exists():
-        folder, file = _CGROUPS / name, f"{controller}.max"
-    else:
-        folder = _CGROUPS / controller / name
-        file = "memory.limit_in_bytes" if controller == "memory" else "pids.max"
-    try:
-        folder.mkdir()
-        (folder / file).write_text(str(limit))
-    except OSError as error:
-        raise Problem(f"cannot limit {controller} in {folder}", error.strerror or "") from error
-    return folder
 
 
 def _remove_cgroup(folder: Path) -> None:

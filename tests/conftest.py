@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,15 @@ import jsonschema
 import pytest
 from postgres import Server
 
+import probe
+
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 BIN = Path(sys.executable).parent
 FAULTS_BASE = "FAULTS_BASE"
-SCHEMA = Path(__file__).parent.parent / "probe" / "report.schema.json"
+SCHEMA = Path(probe.__file__).parent / "report.schema.json"
 
 
 def wait_for(condition: Callable[[], Any], limit_s: float = 10.0) -> Any:
@@ -52,6 +54,9 @@ def bpf_obstacle() -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", type=int, default=1, help="of the gallery, every so-manieth only")
+    parser.addoption("--every", type=int, default=1, help="of all tests, every so-manieth only")
+    parser.addoption("--kernels", help="of tests/kernels only these, with commas between")
+    parser.addoption("--guest-every", type=int, default=1, help="what --every is in their guests")
     parser.addoption("--fuzz", type=int, default=2000, help="how many damaged files to try")
     parser.addoption("--fuzz-only", type=int, help="the number of a single one of them")
     faults = parser.getgroup("faults")
@@ -70,7 +75,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     sums: Counter[str] = Counter()
     for report in terminalreporter.getreports("passed"):
-        sums.update(dict(report.user_properties))
+        told = dict(report.user_properties)
+        sums.update({name: told[name] for name in ("kills", "events") if name in told})
     if sums:
         terminalreporter.line(f"{sums['kills']} kills: {sums['events']:,} events, each stored once")
 
@@ -79,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Without BPF a developer's run skips; CI fails, so that it cannot go unnoticed."""
     gallery = [item for item in items if item.get_closest_marker("gallery")]
     left_out = set(gallery) - set(gallery[:: config.getoption("--slice")])
-    items[:] = [item for item in items if item not in left_out]
+    items[:] = [item for item in items if item not in left_out][:: config.getoption("--every")]
     if os.environ.get("CI") == "true" or not any(item.get_closest_marker("bpf") for item in items):
         return
     obstacle = bpf_obstacle()
@@ -183,13 +189,14 @@ def probe_run(
     socket: str = "/nonexistent",
     options: tuple[str, ...] = (),
     folder: Path,
+    before: Sequence[str] = (),
     **popen: Any,
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """`probe run` with a report, which is validated."""
+    """`probe run`, after a prefix if there is one, with a report, which is validated."""
     path = folder / f"report-{time.monotonic_ns()}.json"
     environment = {**popen.pop("env", os.environ), "PROBE_SOCKET": socket}
     done = subprocess.run(
-        [BIN / "probe", "run", "--json", path, *options, "--", *command],
+        [*before, BIN / "probe", "run", "--json", path, *options, "--", *command],
         env=environment,
         capture_output=True,
         text=True,
@@ -215,3 +222,19 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "c.db")
     server: Server = request.getfixturevalue("postgres")
     return server.database()
+
+
+Watch = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def watched(agent: Agent, tmp_path: Path, record_property: Callable[[str, object], None]) -> Watch:
+    """Runs a command; the events of one kind."""
+
+    def watch(kind: str, *command: str | Path, **options: Any) -> list[dict[str, Any]]:
+        record_property("kind", kind)  # for the table of kernels
+        _, report = probe_run(*command, socket=agent.socket, folder=tmp_path, **options)
+        assert report["lost"]["total"] == 0
+        return [event for event in report["events"] if event["kind"] == kind]
+
+    return watch

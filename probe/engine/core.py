@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 
 from probe import abi
-from probe.coverage import Coverage, Losses
+from probe.coverage import SENSES, Coverage, Losses
 from probe.engine import calls, records
 from probe.engine.decode import Decoder
 from probe.engine.engine import NamespaceSeen
 from probe.engine.filters import Filters
 from probe.engine.libbpf import BpfError, RingBuffer
-from probe.engine.loader import ENTERS, Hook, Loaded, load
+from probe.engine.loader import ENTERS, Loaded, load
 from probe.events import Event
 
 _ALWAYS = {
@@ -28,7 +29,8 @@ class CoreEngine:
         machine = abi.machine()
         loaded = loaded or load(machine)
         self._object = loaded.object
-        self.coverage = Coverage(self.name, _senses(loaded.refused))
+        self._numbered = loaded.numbered
+        self.coverage = Coverage(self.name, _senses(loaded.lacking))
         self._decoder = Decoder(machine)
         self._tasks = self._object.map("tasks")
         self._losses = self._object.map("losses")
@@ -83,7 +85,7 @@ class CoreEngine:
     def mark(self, pidfd: int, span: int) -> None:
         state = _TaskState(span=span)
         try:
-            self._tasks.update(ctypes.c_int(pidfd), state)
+            self._tasks.update(self._task(pidfd), state)
         except BpfError as error:
             raise ProcessLookupError(error.errno, "the process is gone") from error
         if span:
@@ -91,8 +93,12 @@ class CoreEngine:
 
     def span_of(self, pidfd: int) -> int:
         state = _TaskState()
-        known = self._tasks.lookup(ctypes.c_int(pidfd), state)
+        known = self._tasks.lookup(self._task(pidfd), state)
         return int(state.span) if known else 0
+
+    def _task(self, pidfd: int) -> ctypes.c_int:
+        """The key of a process in the map of tasks."""
+        return ctypes.c_int(_number(pidfd) if self._numbered else pidfd)
 
     def losses(self, span: int) -> Losses:
         # A record without a span may have been anybody's, so it counts for all.
@@ -112,6 +118,15 @@ class CoreEngine:
         self._object.close()
 
 
+def _number(pidfd: int) -> int:
+    """The pid behind a pidfd (pidfd_open(2)); ProcessLookupError where it has ended."""
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as lines:
+        pid = next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
+    if pid <= 0:
+        raise ProcessLookupError(errno.ESRCH, "the process is gone")
+    return pid
+
+
 class _TaskState(ctypes.Structure):
     """struct task_state of bpf/task.h."""
 
@@ -128,10 +143,5 @@ class _TaskState(ctypes.Structure):
     ]
 
 
-def _senses(refused: dict[Hook, str]) -> dict[str, str]:
-    senses = dict.fromkeys(("seccomp", "exec", "fork", "connect", "dns", "oom", "files"), "full")
-    senses.update(_ALWAYS)
-    for hook, reason in refused.items():
-        for sense in hook.senses:
-            senses[sense] = f"{hook.without}: {reason}"
-    return senses
+def _senses(lacking: dict[str, str]) -> dict[str, str]:
+    return {**dict.fromkeys(SENSES, "full"), **_ALWAYS, **lacking}

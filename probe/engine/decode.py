@@ -114,6 +114,7 @@ class Decoder:
         self._last: OrderedDict[tuple[int, int, int, str], Event] = OrderedDict()
         self._asked: OrderedDict[tuple[int, int, str, str], Dns] = OrderedDict()
         self._denied: deque[int] = deque(maxlen=256)
+        self._ended: deque[tuple[int, int]] = deque(maxlen=256)
         self._next_sequence = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._boot_offset = 0
         self._ready: list[Event] = []
@@ -319,7 +320,12 @@ class Decoder:
             recent = dataclasses.replace(own, missing=recent.missing, gone=recent.gone)
         self._recents[record.head.pid] = recent
 
-    def _exit(self, record: records.ExitRecord) -> Event:
+    def _exit(self, record: records.ExitRecord) -> Event | None:
+        # Threads that end at the same moment may each take themselves for the last one.
+        process = record.head.pid, record.started_ns
+        if process in self._ended:
+            return None
+        self._ended.append(process)
         base = self._base(record.head)
         recent = self._recents.pop(record.head.pid, Recent())
         self._programs.pop(record.head.pid, None)

@@ -6,6 +6,7 @@ in a thread (libbpf works outside the interpreter's lock) while it imports the r
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _OBJECTS = os.path.join(os.path.dirname(__file__), "objects")
 _BTF = "/sys/kernel/btf/vmlinux"
+_LEGACY = "-legacy"
+_VARIANTS = ("", _LEGACY)  # of the object, best first (bpf/drift.h)
 
 
 # Calls that the programs know by name.
@@ -33,13 +36,19 @@ class Hook:
     """One place to listen at: its programs, best first, and the senses that live on it.
 
     `without` is what is left of those senses where no program is accepted; a hook
-    without which the engine is of no use has none.
+    without which the engine is of no use has none. `lesser` says of a program that tells
+    less than the first one which sense is partial then, and why.
     """
 
     def __init__(
-        self, programs: tuple[str, ...], senses: tuple[str, ...], without: str | None = None
+        self,
+        programs: tuple[str, ...],
+        senses: tuple[str, ...],
+        without: str | None = None,
+        lesser: dict[str, tuple[str, str]] | None = None,
     ) -> None:
         self.programs, self.senses, self.without = programs, senses, without
+        self.lesser = lesser or {}
 
 
 HOOKS = (
@@ -47,8 +56,18 @@ HOOKS = (
     Hook(("process_fork",), ("exec", "fork")),
     Hook(("process_exec",), ("exec",)),
     Hook(("process_exit",), ("exec",)),
-    Hook(("signal_with_mapping", "signal_alone"), ("seccomp",), without="partial"),
-    Hook(("oom_victim_task", "oom_victim_pid"), ("oom",), without="none"),
+    Hook(
+        ("signal_with_mapping", "signal_alone"),
+        ("seccomp",),
+        without="partial",
+        lesser={"signal_alone": ("oom", "the kernel does not tell which mapping a SIGBUS hit")},
+    ),
+    Hook(
+        ("oom_victim_task", "oom_victim_pid"),
+        ("oom",),
+        without="none",
+        lesser={"oom_victim_pid": ("oom", "the kernel tells a victim's number alone")},
+    ),
     Hook(("sock_state",), ("connect",), without="partial"),
 )
 
@@ -58,10 +77,16 @@ ENTERS = "sys_enter"
 
 
 class Loaded:
-    """The object, attached, and the hooks that the kernel refused with its reasons."""
+    """The object, attached, and what the senses lack.
 
-    def __init__(self, library: Libbpf, bpf: Object, refused: dict[Hook, str]) -> None:
-        self.library, self.object, self.refused = library, bpf, refused
+    `numbered`: the map of tasks goes by their numbers, not by pidfds.
+    """
+
+    def __init__(
+        self, library: Libbpf, bpf: Object, lacking: dict[str, str], numbered: bool
+    ) -> None:
+        self.library, self.object, self.lacking = library, bpf, lacking
+        self.numbered = numbered
 
 
 def load(machine: str | None = None) -> Loaded:
@@ -71,8 +96,8 @@ def load(machine: str | None = None) -> Loaded:
     object as a whole: so each refusal costs one round more.
     """
     machine = machine or abi.machine()
-    path = os.path.join(_OBJECTS, f"{machine}.o")
-    if not os.path.exists(path):
+    paths = {variant: os.path.join(_OBJECTS, f"{machine}{variant}.o") for variant in _VARIANTS}
+    if not all(os.path.exists(path) for path in paths.values()):
         raise EngineError(
             f"no BPF object for {machine}", "install a wheel that was built with clang"
         )
@@ -84,20 +109,44 @@ def load(machine: str | None = None) -> Loaded:
         library = Libbpf()
     except OSError as error:
         raise EngineError(f"libbpf is missing ({error})", "apt-get install libbpf1") from error
-    bpf, refused = first_accepted(HOOKS, lambda chosen: _attached(library, path, machine, chosen))
-    return Loaded(library, bpf, refused)
+    errors = []
+    for variant, path in paths.items():
+        attempt = functools.partial(_attached, library, path, machine)
+        try:
+            bpf, chosen, refused = first_accepted(HOOKS, attempt)
+        except EngineError as error:
+            errors.append(error)
+        else:
+            return Loaded(library, bpf, _lacking(chosen, refused), variant == _LEGACY)
+    raise errors[0]
+
+
+def _lacking(chosen: dict[Hook, str], refused: dict[Hook, str]) -> dict[str, str]:
+    """The state of the senses that are not full."""
+    lacking = {}
+    for hook, program in chosen.items():
+        if program in hook.lesser:
+            sense, why = hook.lesser[program]
+            lacking[sense] = f"partial: {why}"
+    for hook, reason in refused.items():
+        for sense in hook.senses:
+            lacking[sense] = f"{hook.without}: {reason}"
+    return lacking
 
 
 def first_accepted(
     hooks: tuple[Hook, ...], attempt: Callable[[set[str]], Object]
-) -> tuple[Object, dict[Hook, str]]:
-    """Attempts with the best program of each hook, then the next where one is refused."""
+) -> tuple[Object, dict[Hook, str], dict[Hook, str]]:
+    """Attempts with the best program of each hook, then the next where one is refused.
+
+    The object, the program of each hook, and why the kernel refused those of the others.
+    """
     choice = dict.fromkeys(hooks, 0)
     refused: dict[Hook, str] = {}
     while True:
         chosen = {hook: hook.programs[choice[hook]] for hook in hooks if hook not in refused}
         try:
-            return attempt(set(chosen.values())), refused
+            return attempt(set(chosen.values())), chosen, refused
         except Refusal as refusal:
             hook = next(hook for hook, program in chosen.items() if program == refusal.program)
             choice[hook] += 1

@@ -31,8 +31,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_objects_of_every_machine_are_inside(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        for machine in ("x86_64", "aarch64"):
-            assert archive.read(f"probe/engine/objects/{machine}.o")[:4] == b"\x7fELF"
+        for name in ("x86_64", "x86_64-legacy", "aarch64", "aarch64-legacy"):
+            assert archive.read(f"probe/engine/objects/{name}.o")[:4] == b"\x7fELF"
     assert {"probe/report.schema.json", "probe/abi/x86_64.tbl", "sandbox_probe_pytest.py"} <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/", "proto/"))]
 
