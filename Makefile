@@ -12,7 +12,10 @@ LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless gol
 
 RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
 
-.PHONY: setup demo test test-sandboxes test-faults fuzz gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
+EMULATION := qemu-system-x86 mmdebstrap busybox-static kmod cpio e2fsprogs \
+	debian-archive-keyring
+
+.PHONY: setup demo test test-sandboxes test-kernels test-kernels-slice test-faults fuzz gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
 
 setup: $(VENV)/.ready
 
@@ -27,7 +30,7 @@ demo: setup
 	$(BIN)/python tests/scenarios/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -q -n 2 -m "not gallery and not sandboxes and not faults" tests
+	$(BIN)/python -m pytest -q -n 2 -m "not gallery and not sandboxes and not kernels and not faults" tests
 
 # What the probe says of sandboxes of real runtimes; the first run makes a root for them.
 test-sandboxes: setup
@@ -52,6 +55,16 @@ gallery: setup
 # Every sixth of them, with what happens to be installed.
 gallery-slice: setup
 	$(BIN)/python -m pytest -q -n 2 -m gallery --slice 6 tests/scenarios
+
+# The senses on Debian's kernels, old and new, each booted in emulation; writes docs/kernels.md.
+test-kernels: setup
+	tools/apt $(EMULATION)
+	$(BIN)/python -m pytest -q tests/kernels
+
+# Every sixth test, on two of them.
+test-kernels-slice: setup
+	tools/apt $(EMULATION)
+	$(BIN)/python -m pytest -q --guest-every 6 --kernels 6.1,7 tests/kernels
 
 check: lint types
 
