@@ -25,6 +25,8 @@
 	(1U << SIGHUP | 1U << SIGINT | 1U << SIGQUIT | 1U << SIGKILL | 1U << SIGALRM |             \
 	 1U << SIGTERM | 1U << SIGXCPU | 1U << SIGXFSZ)
 
+#define SEND_SIG_PRIV 1 /* from the kernel */
+
 /* SEND_SIG_NOINFO and SEND_SIG_PRIV are small numbers in the place of a pointer. */
 static __always_inline bool has_siginfo(struct kernel_siginfo *info)
 {
@@ -78,7 +80,11 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 {
 	struct task_struct *sender = current_task();
 	struct signal_record *e;
-	u32 pid, from_kernel = true;
+	/*
+	 * Without any information come, in kernels of the 7 series, the signals of kill(2), and
+	 * in all of them the one of a write beyond RLIMIT_FSIZE (send_sig without `priv`).
+	 */
+	u32 pid, from_kernel = (u64)info == SEND_SIG_PRIV || signal == SIGXFSZ;
 	u64 span = span_of(target);
 	s32 code = 0;
 
