@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,8 +54,7 @@ KERNELS = (
 
 def cache() -> Path:
     """XDG_CACHE_HOME is for users; root has /var/cache (file-hierarchy(7))."""
-    base = os.environ.get("XDG_CACHE_HOME", "/var/cache")
-    return Path(base) / "sandbox-probe"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "/var/cache") / "sandbox-probe"
 
 
 def _mirror(suite: str) -> str:
@@ -100,7 +100,7 @@ def _fetch(kernel: Kernel, folder: Path) -> None:
         env={**os.environ, **private},
         check=True,
     )
-    partial = folder.with_suffix(".partial")
+    partial = folder.parent / f"{folder.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for package in (apt / "debs").glob("*.deb"):
@@ -120,9 +120,10 @@ def _packages(package: str, private: dict[str, str]) -> list[str]:
 
 def root_tree() -> Path:
     """A root file system with PACKAGES, as a folder."""
-    folder = cache() / "root"
+    content = zlib.crc32(" ".join((SUITE, *PACKAGES)).encode())
+    folder = cache() / f"guest-{content:08x}"
     if not folder.exists():
-        partial = folder.with_suffix(".partial")
+        partial = folder.parent / f"{folder.name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         bootstrap = ["mmdebstrap", "--variant=minbase", "--mode=root"]
