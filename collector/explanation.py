@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from collector import run as runs
@@ -16,12 +16,14 @@ from collector.store import Store
 from collector.test_id import canonical
 from probe import report
 from probe.diagnose import Case, Explanation, Finding, explain
+from probe.diagnose.background import Background, background
 from probe.diagnose.case import make_case
 from probe.events import JsonObject
 from probe.problem import Problem
 
 SCHEMA_ID = "collector.explanation/1"
 _GUESS = 0.7  # how sure sandbox and time alone are of whose a span is
+_SEPARATING = 10  # features that an overview names
 _NAMED = 5  # runs or tests that an error message names
 
 
@@ -62,6 +64,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Separating:
+    """A feature that failing tests show and passing ones do not, beyond chance."""
+
+    feature: str
+    suspicion: float  # Ochiai's coefficient
+    failing: int  # tests that show it
+    passing: int
+
+    def as_json(self) -> JsonObject:
+        return {
+            "feature": self.feature,
+            "suspicion": round(self.suspicion, 3),
+            "failing": self.failing,
+            "passing": self.passing,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """A whole run, the largest group first.
 
@@ -76,6 +96,7 @@ class Overview:
     groups: tuple[Group, ...]
     skips_unknown: bool = False
     guessed: int = 0
+    separating: tuple[Separating, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -90,6 +111,7 @@ class Overview:
             "skipped": self.skipped,
             "failed": self.failed,
             "groups": [group.as_json() for group in self.groups],
+            "separating": [one.as_json() for one in self.separating],
         }
 
 
@@ -115,10 +137,11 @@ def overview(
     `take` gets each report, which is not kept: a run may hold more than fits into memory.
     """
     tests = runs.load(store, run).values()
+    around = _background(tests)
     groups: dict[str, list[Explained]] = defaultdict(list)
     for test in tests:
         if test.failed:
-            case, found = _explained(store, run, test)
+            case, found = _explained(store, run, test, around)
             assert found.verdict is not None, "what failed has a verdict"
             groups[found.verdict.cause].append(Explained(test.id, found.verdict.as_json()))
             if take is not None:
@@ -133,15 +156,29 @@ def overview(
         ),
         skips_unknown=any(test.perhaps_skipped for test in tests),
         guessed=sum(test.failed and test.match == TIME for test in tests),
+        separating=tuple(
+            Separating(feature, around.suspicion(feature), *around.counts[feature])
+            for feature in around.separating()[:_SEPARATING]
+        ),
+    )
+
+
+def _background(tests: Iterable[Test]) -> Background:
+    """What failing and passing tests show, of those that a probe saw."""
+    seen = [test for test in tests if test.deciding is not None and test.outcome != SKIPPED]
+    return background(
+        (test.features for test in seen if test.failed),
+        (test.features for test in seen if not test.failed),
     )
 
 
 def of_test(store: Store, run: str, name: str) -> JsonObject:
     """The report of one test. Problem where the run has no such test or it was skipped."""
-    test = _find(runs.load(store, run), run, name)
+    tests = runs.load(store, run)
+    test = _find(tests, run, name)
     if test.outcome == SKIPPED:
         raise Problem(f"{test.id} was skipped in run {run!r}", "there is nothing to explain")
-    return _report(test, *_explained(store, run, test))
+    return _report(test, *_explained(store, run, test, _background(tests.values())))
 
 
 def _find(tests: dict[str, Test], run: str, name: str) -> Test:
@@ -161,12 +198,12 @@ def _surest_first(explained: Explained) -> tuple[float, str]:
     return -explained.verdict["confidence"], explained.test
 
 
-def _explained(store: Store, run: str, test: Test) -> tuple[Case, Explanation]:
+def _explained(store: Store, run: str, test: Test, around: Background) -> tuple[Case, Explanation]:
     span, observation = test.span(run), test.deciding
     if observation is None:
         case = Case(span, (), test.coverage)
         return case, Explanation(_unseen(run, test) if test.failed else None)
-    case = make_case(span, store.events(span), test.coverage, observation.losses)
+    case = make_case(span, store.events(span), test.coverage, observation.losses, around)
     found = explain(case)
     return case, _guessed(found) if test.match == TIME else found
 

@@ -58,6 +58,11 @@ class Test:
         candidates = failed or self.observations
         return candidates[-1] if candidates else None
 
+    @property
+    def features(self) -> frozenset[str]:
+        """Of all its spans."""
+        return frozenset(name for one in self.observations for name in one.span.features)
+
     def span(self, run: str) -> Span:
         """The deciding span with the harness's outcome; a bare one when none was seen.
 

@@ -25,6 +25,12 @@ def render(overview: Overview, terminal: Terminal) -> None:
     for group in overview.groups:
         terminal.line()
         _render(group, terminal)
+    if overview.separating:
+        terminal.line()
+        terminal.line(terminal.style("what failing tests show and passing ones do not:", "bold"))
+    for one in overview.separating:
+        counts = f"{one.failing} of {overview.failed} failing, {one.passing} of {overview.passed}"
+        terminal.text(f"{one.feature}: {counts} passing", " " * 7)
 
 
 def _render(group: Group, terminal: Terminal) -> None:

@@ -79,6 +79,7 @@ def span_message(span: Span, coverage: Coverage, losses: Losses) -> wire.Span:
     message = wire.Span(
         command=span.command,
         labels=span.labels,
+        features=span.features,
         coverage=coverage_message(coverage),
         lost=losses.by_sense,
         **{name: getattr(span, name) for name in _SPAN},
@@ -93,6 +94,7 @@ def span_from(message: wire.Span, sandbox: str, boot: str) -> tuple[Span, Covera
     span = Span(
         command=tuple(message.command),
         labels=dict(message.labels),
+        features=tuple(message.features),
         sandbox=sandbox,
         boot=boot,
         **{name: getattr(message, name) for name in _SPAN},

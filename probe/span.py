@@ -33,6 +33,7 @@ class Span:
     outcome: str = "lost"
     message: str | None = None  # the harness's own words for the failure
     labels: dict[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()  # of what went wrong in it (probe.diagnose.background)
 
     @property
     def duration_s(self) -> float | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from probe.context import Context
 from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, make_case
+from probe.diagnose.background import features
 from probe.engine.engine import Engine
 from probe.events import Event, Exit
 from probe.redaction import Redactor
@@ -122,6 +123,7 @@ class Watch:
                 self._unmark(pidfd, record.outer)
             losses = self._engine.losses(key).plus(Losses(record.dropped))
             self._context.forget(key)
+            record.span.features = features(record.events)
             return make_case(record.span, record.events, self.coverage, losses)
 
     def _unmark(self, pidfd: int, outer: Record | None) -> None:

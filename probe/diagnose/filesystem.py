@@ -107,7 +107,7 @@ def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | No
         named = words.says(said, "ENOENT") and _named(said, path, name)
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None:
-            return _not_persisted(story, ended, path, made, 0.9 if named else 0.5)
+            return _not_persisted(story, ended, path, made, 0.9 if named else 0.7)
         if named or _alluded(said, path, process.name, path == ended.missing[-1]):
             return Suspect(
                 cause="fs.missing",

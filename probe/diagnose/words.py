@@ -67,6 +67,9 @@ _SOME_FAULT = re.compile(
 # One error as the cause of another: Python, Java.
 _CHAINS = ("During handling of the above", "direct cause of the following", "Caused by")
 _FRAME = re.compile(r'(?m)^(  File "[^\n]*)\n(    [^\n]*\n)+')
+# pytest shows the source around a failure, with whatever that expects and handles.
+_PYTEST = "= FAILURES ="
+_PYTEST_SOURCE = re.compile(r">|    ")
 # An exception in a finalizer goes nowhere (sys.unraisablehook).
 _UNRAISABLE = re.compile(
     r"(?m)^Exception ignored in.*\n(Traceback \(most recent.*\n([ \t].*\n)*)?(\w[\w.]*(:.*)?$\n?)?"
@@ -82,6 +85,8 @@ _TIMED_OUT = re.compile("|".join(TIMEOUTS).replace("timeout", r"\btimeout\b(?![_
 
 def told(words: str) -> str:
     """Without what is no failure: source lines in a traceback, what make or Python ignored."""
+    if _PYTEST in words:
+        words = "\n".join(line for line in words.split("\n") if not _PYTEST_SOURCE.match(line))
     without = _IGNORED.sub("", _FRAME.sub(r"\1\n", _UNRAISABLE.sub("", words)))
     return without.replace("TypeError: fetch failed", "fetch failed")  # of any network error
 
@@ -99,6 +104,7 @@ _WARNING = re.compile(
     r"\b([Ww]arn(ing)?|WARN(ING)?|ignor(ed|ing)|skipp(ed|ing)|optional|disabled|going on|"
     r"continuing|falling back|unavailable, |off)\b"
 )
+_PHP = re.compile(r"(PHP )?Warning: +\w+\(")  # that is how PHP tells what failed
 _RETRY = re.compile(r"\b[Rr]etry(ing)?\b")
 
 
@@ -155,7 +161,7 @@ def only_warned(words: str, spellings: tuple[str, ...]) -> bool:
 
 
 def _is_warning(line: str) -> bool:
-    return bool(_WARNING.search(line)) and not _RETRY.search(line)
+    return bool(_WARNING.search(line)) and not _RETRY.search(line) and not _PHP.match(line)
 
 
 def passed_over(words: str, things: tuple[str, ...]) -> bool:

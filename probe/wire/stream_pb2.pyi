@@ -102,7 +102,7 @@ class Item(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., span: _Optional[_Union[Span, _Mapping]] = ...) -> None: ...
 
 class Span(_message.Message):
-    __slots__ = ("key", "run", "test", "command", "started_ns", "ended_ns", "exit_code", "signal", "outcome", "message", "pid", "whole_process", "coverage", "lost", "labels")
+    __slots__ = ("key", "run", "test", "command", "started_ns", "ended_ns", "exit_code", "signal", "outcome", "message", "pid", "whole_process", "coverage", "lost", "labels", "features")
     class LostEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +132,7 @@ class Span(_message.Message):
     COVERAGE_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     key: int
     run: str
     test: str
@@ -147,7 +148,8 @@ class Span(_message.Message):
     coverage: Coverage
     lost: _containers.ScalarMap[str, int]
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, key: _Optional[int] = ..., run: _Optional[str] = ..., test: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., whole_process: _Optional[bool] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., lost: _Optional[_Mapping[str, int]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[int] = ..., run: _Optional[str] = ..., test: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., whole_process: _Optional[bool] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., lost: _Optional[_Mapping[str, int]] = ..., labels: _Optional[_Mapping[str, str]] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("sequence", "time_ns", "pid", "tid", "ppid", "uid", "comm", "exe", "count", "span", "mnt_ns", "inner_pid", "session", "seccomp", "syscall", "exec", "fork", "exit", "connect", "dns", "oom", "file", "signal", "limit", "loss")

@@ -395,3 +395,38 @@ def test_any_format_again_and_again(database: Database, name: str) -> None:
     before = database.report()
     assert database.run("import", str(log), "--run", "r1") == said
     assert database.report() == before
+
+
+JQ = "exec ENOENT jq by sh"
+SHADOW = "file EACCES /etc/shadow by sh"
+
+
+def test_what_separates_failing_tests_from_passing_ones(database: Database) -> None:
+    for number in range(6):
+        database.span(f"f{number}", 1, features=(JQ, SHADOW))
+    for number in range(20):
+        database.span(f"p{number}", 0, features=(SHADOW,))
+    told = database.report()["separating"]
+    assert told == [{"feature": JQ, "suspicion": 1.0, "failing": 6, "passing": 0}]
+    assert f"{JQ}: 6 of 6 failing, 0 of 20 passing" in database.run("explain")
+
+
+def test_a_few_tests_separate_nothing(database: Database) -> None:
+    database.span("f", 1, features=(JQ,))
+    database.span("p", 0)
+    assert database.report()["separating"] == []
+
+
+def test_what_passing_tests_show_as_well_is_less_of_a_suspect(database: Database) -> None:
+    database.span("alone", None, run="one")
+    database.span("among", None, run="two", features=(SHADOW,))
+    for number in range(20):
+        database.span(f"p{number}", 0, run="two", features=(SHADOW,))
+
+    def confidence(report: dict[str, Any]) -> float:
+        found = [report["verdict"], *report["alternatives"]]
+        return max(one["confidence"] for one in found if one["cause"] == "fs.permission")
+
+    alone = database.report("--run", "one", "alone")
+    among = database.report("--run", "two", "among")
+    assert confidence(among) < confidence(alone) / 2

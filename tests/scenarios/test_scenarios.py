@@ -32,6 +32,8 @@ def test_cause(
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed (make gallery installs it)")
     monkeypatch.setenv("PROBE_SOCKET", agent.socket)
+    for folder in [tmp_path, *tmp_path.parents][:-2]:
+        folder.chmod(folder.stat().st_mode | 0o011)  # scenarios of other users pass through
     report = validated(watch(scenario, tmp_path / "work"))
     told = {name: report[name] for name in ("verdict", "alternatives", "lost", "coverage")}
     right = (scenario.cause, *scenario.accept)
