@@ -15,7 +15,7 @@ RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
 EMULATION := qemu-system-x86 mmdebstrap busybox-static kmod cpio e2fsprogs \
 	debian-archive-keyring
 
-.PHONY: setup demo test test-sandboxes test-kernels test-kernels-slice test-faults fuzz gallery gallery-slice check lint types proto schema docs bench bench-accuracy clean
+.PHONY: setup demo test test-sandboxes test-kernels test-kernels-slice test-faults fuzz gallery gallery-slice check lint types proto schema docs bench bench-accuracy calibrate clean
 
 setup: $(VENV)/.ready
 
@@ -94,6 +94,12 @@ bench: setup
 # How often the verdict is right, beside a baseline; with the languages that are there.
 bench-accuracy: setup
 	$(BIN)/python -m bench.accuracy
+
+# The weights of the grounds for a suspect, fitted anew on the galleries.
+calibrate: setup
+	mkdir -p build
+	$(BIN)/python -m bench.accuracy --json build/known.json
+	$(BIN)/python -m bench.calibration build/known.json
 
 clean:
 	rm -rf $(VENV) probe/engine/objects build dist

@@ -143,7 +143,8 @@ def unwatched(bed: Testbed, scenario: gallery.Scenario, folder: Path) -> tuple[i
     streams = [folder.with_name(name) for name in ("stderr", "stdout")]
     with Sandbox(profile, f"unwatched-{os.getpid()}-{folder.parent.name}") as sandbox:
         command = sandbox.command(argv)
-        status = _run(command, bed.environment(agent=False), folder, *streams)
+        surroundings = {**bed.environment(agent=False), "PATH": gallery.PATH}
+        status = _run(command, surroundings, folder, *streams)
     said = (stream.read_text(errors="replace")[-baseline.TAIL :] for stream in streams)
     return status, next((text for text in said if text.strip()), "")
 

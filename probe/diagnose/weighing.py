@@ -224,7 +224,8 @@ def _heard_above(story: Story, suspect: Suspect) -> str:
     if not said:
         return "nothing"
     deaths = (*suspect.spellings, *DEATHS)
-    if words.overtaken(said, deaths):
+    plain = tuple(death for death in deaths if not death.lstrip("-").isdigit())
+    if words.own_fault(said) and not words.mentions(said, plain):
         return "another fault"
     if words.mentions(said, deaths):
         return "death"

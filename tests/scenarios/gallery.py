@@ -29,6 +29,7 @@ INTERPRETERS = {
     "php": ["php", "-r"],
     "ruby": ["ruby", "-e"],
 }
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROBE = Path(sys.executable).parent / "probe"
 TIMEOUT_S = 60
 _NUMBERS = itertools.count()
@@ -51,7 +52,7 @@ class Scenario:
 
     def missing(self) -> list[str]:
         needs = (*self.needs, INTERPRETERS[self.lang][0])
-        return [program for program in needs if shutil.which(program) is None]
+        return [program for program in needs if shutil.which(program, path=PATH) is None]
 
 
 def load(path: Path) -> list[Scenario]:
@@ -80,19 +81,25 @@ def watch(scenario: Scenario, folder: Path, *options: str) -> dict[str, Any]:
     with Sandbox(profile_of(scenario, values), name) as sandbox:
         command = [str(PROBE), "run", "--test", scenario.name, "--json", str(report), *options]
         command += ["--explain", "never", "--", *sandbox.command(argv)]
-        # Not captured: what a scenario leaves running would hold the pipes open.
-        quiet = subprocess.DEVNULL
-        subprocess.run(
-            command,
-            cwd=folder,
-            stdin=quiet,
-            stdout=quiet,
-            stderr=quiet,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        # No pipes, which what a scenario leaves running would hold open.
+        with report.with_suffix(".out").open("wb") as output:
+            subprocess.run(
+                command,
+                env=environment(),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
     content: dict[str, Any] = json.loads(report.read_text())
     return content
+
+
+def environment() -> dict[str, str]:
+    """Without what a developer has on the PATH: it differs from machine to machine."""
+    return {**os.environ, "PATH": PATH}
 
 
 Values = dict[str, Any]
@@ -113,6 +120,7 @@ def profile_of(scenario: Scenario, values: Values) -> Profile:
         firewall=firewall,
         read_only=[filled(path, values) for path in profile.read_only],
         tmpfs={filled(path, values): size for path, size in profile.tmpfs.items()},
+        landlock=profile.landlock and [filled(path, values) for path in profile.landlock],
     )
 
 
