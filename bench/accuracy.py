@@ -92,6 +92,7 @@ def scenarios(only: str = "") -> list[gallery.Scenario]:
 
 def run_all(bed: Testbed, chosen: Sequence[gallery.Scenario], runs: int) -> list[Attempt]:
     """Each scenario `runs` times, a few at once, all beside one agent."""
+    bed.folder.chmod(0o711)  # scenarios of other users pass through
     folders = (bed.folder / f"scenario-{number}" for number in range(len(chosen) * runs))
     socket = bed.environment(agent=True)["PROBE_SOCKET"]
     with (

@@ -118,8 +118,9 @@ def _beside(story: Story, suspect: Suspect) -> str | None:
 
 
 def _gave_status(story: Story, below: Process, above: Process) -> bool:
+    """Something that was begun after it, and did more than tell of it."""
     return any(
-        other is not below and other.end_ns > below.end_ns
+        other.born_ns > below.end_ns and not story.tree.only_reports(other)
         for other in story.children_like(above.pid)
     )
 
