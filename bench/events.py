@@ -17,7 +17,7 @@ def event(sequence: int, *, time_ns: int, pid: int, parent: int, span: int) -> E
         case 0:
             return Exec(**common, path="/usr/bin/git", argv=("git", "status"), cwd="/work")
         case 1:
-            return File(**common, syscall="openat", path="/work/lib/x.so", errno="ENOENT")
+            return File(**common, syscall="openat", path="/srv/lib/x.so", errno="ENOENT")
         case 2:
             return Seccomp(**common, syscall="clone3", args=(1, 88), errno="ENOSYS")
         case 3:

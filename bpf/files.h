@@ -49,7 +49,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 	e->head.serial = serial;
 	e->error = -ret;
 	e->syscall = nr;
-	e->dirfd = call->dirfd_arg == NO_ARG ? -100 : (s32)call_arg(args, call->dirfd_arg);
+	e->dirfd = call->dirfd_arg == NO_ARG ? AT_FDCWD : (s32)call_arg(args, call->dirfd_arg);
 	e->user_ns_level = BPF_CORE_READ(task, cred, user_ns, level);
 	__builtin_memcpy(e->args, args, sizeof(e->args));
 	e->limit = limit_behind(task, ret);

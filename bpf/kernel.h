@@ -390,7 +390,6 @@ struct socket {
 #define RLIMIT_STACK 3
 #define RLIMIT_NPROC 6
 #define RLIMIT_NOFILE 7
-#define RLIMIT_MEMLOCK 8
 #define RLIMIT_AS 9
 
 #define AF_UNIX 1
@@ -398,7 +397,6 @@ struct socket {
 #define AF_INET6 10
 #define SOCK_STREAM 1
 
-#define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
 #define TCP_CLOSE 7
 

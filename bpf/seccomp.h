@@ -123,11 +123,11 @@ __noinline u32 report_denial(u32 nr, u32 action, s64 ret, u32 entered)
 	struct task_state *state;
 	struct seccomp_record *e;
 	bool compat = task_in_compat_call(task);
-	struct call *call = call_of(call_number(task, nr));
+	u32 number = call_number(task, nr);
+	struct call *call = call_of(number);
 	u32 serial, count;
 
-	count = fold(RECORD_SECCOMP, call_number(task, nr), action == ACTION_RESULT ? -ret : -action, 0);
-
+	count = fold(RECORD_SECCOMP, number, action == ACTION_RESULT ? -ret : -action, 0);
 	if (!count)
 		return HIDDEN;
 	serial = next_serial(&last_serial);

@@ -31,6 +31,7 @@ from probe.engine.core import CoreEngine
 from probe.engine.errors import EngineError
 from probe.events import Event, JsonObject
 from probe.log import configure as configure_logging
+from probe.pidfd import pid_of
 from probe.problem import Problem
 from probe.redaction import Redactor, load
 from probe.span import OUTCOMES, Span, open_span
@@ -179,7 +180,7 @@ class Agent:
             raise RefusedError("too many open spans")
         pidfd = client.pidfds.pop(0)
         try:
-            pid = _pid_of(pidfd)
+            pid = _living(pidfd)
             if client.uid not in (0, os.stat(f"/proc/{pid}").st_uid):
                 raise RefusedError("the process belongs to another user")
             span = open_span(
@@ -270,13 +271,12 @@ def _checked(request: JsonObject) -> JsonObject:
     }
 
 
-def _pid_of(pidfd: int) -> int:
-    """The process's number as we see it (pidfd_open(2)); RefusedError where there is none."""
-    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as info:
-        for line in info:
-            if line.startswith("Pid:") and int(line[4:]) > 0:
-                return int(line[4:])
-    raise RefusedError("that is no pidfd of a living process")
+def _living(pidfd: int) -> int:
+    """The process's number as we see it; RefusedError where there is none."""
+    try:
+        return pid_of(pidfd)
+    except ProcessLookupError:
+        raise RefusedError("that is no pidfd of a living process") from None
 
 
 def _listen(path: str) -> socket.socket:

@@ -40,11 +40,12 @@ _ACL = "system.posix_acl_access"  # acl(5)
 def facts(path: str, event: File, who: Caller) -> Facts:
     """Fields of a File event. To be called where the path means what it meant to the caller."""
     found: Facts = {}
-    mount = mount_of(_nearest(path)) if event.errno in _ROOM else None
+    place = _nearest(path) if event.errno in _ROOM else None
+    mount = mount_of(place) if place else None
     if event.errno in _MODES:
         found.update(_in_the_way(path, event, who, mount))
-    if event.errno in _ROOM:
-        found.update(_file_system(_nearest(path), mount))
+    if place:
+        found.update(_file_system(place, mount))
     return found
 
 

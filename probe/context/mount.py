@@ -11,8 +11,6 @@ _PROC = (
     os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if os.path.isdir("/proc") else -1
 )
 _ESCAPE = re.compile(r"\\([0-7]{3})")
-
-
 _FLAGS = ("ro", "noexec", "nosuid", "nodev")
 
 

@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from probe.diagnose.crashes import CRASHES
 from probe.events import Connect, Dns, Event, Exec, Exit, File, Fork, Oom, Seccomp, Signal, Syscall
 
 FEATURES_MAX = 200  # of one span
 SIGNIFICANT = 0.01  # the chance of so uneven a spread if it meant nothing
 _NUMBERS = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")
-_CRASHES = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS", "SIGTRAP"})
 
 
 def features(events: Iterable[Event]) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _what(event: Event) -> str | None:
     if isinstance(event, Signal):
         return f"{event.signal} from {event.sender}" if event.inside is False else None
     if isinstance(event, Exit):
-        return event.signal if event.signal in _CRASHES else None
+        return event.signal if event.signal in CRASHES else None
     return None
 
 

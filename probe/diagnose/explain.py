@@ -44,10 +44,13 @@ def explain(case: Case) -> Explanation:
     findings: dict[str, Judged] = {}
     dismissed: list[Dismissal] = []
     for suspect in suspects(story):
-        judged = suspect if isinstance(suspect, Dismissal) else _judged(story, suspect)
+        if isinstance(suspect, Dismissal):
+            dismissed.append(suspect)
+            continue
+        judged = _judged(story, suspect)
         if isinstance(judged, Dismissal):
             dismissed.append(judged)
-        elif not isinstance(suspect, Dismissal):
+        else:
             _keep_best(findings, judged, suspect)
     if case.span.passed:
         return Explanation(None, (), tuple(dismissed[:DISMISSALS]))

@@ -80,23 +80,28 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
         if event.errno in _CAUSES:
             yield _file(story, event)
     programs = {os.path.basename(event.path) for event in story.all(Exec) if event.errno}
+    refused: dict[int, set[str]] = {}
+    for event in story.all(File):
+        refused.setdefault(event.pid, set()).add(os.path.basename(event.path))
     for process in story.tree.processes.values():
-        suspect = _missing(story, process, programs)
+        suspect = _missing(story, process, programs, refused.get(process.pid, set()))
         if suspect is not None:
             yield suspect
 
 
-def _missing(story: Story, process: Process, programs: set[str]) -> Suspect | None:
-    """A file that a failing process looked for in vain, and says so."""
+def _missing(
+    story: Story, process: Process, programs: set[str], refused: set[str]
+) -> Suspect | None:
+    """A file that a failing process looked for in vain, and says so.
+
+    `programs` could not be started by anybody, `refused` not be opened or made by it.
+    """
     ended = process.exit
     if ended is None or not ended.code or not process.weight or not ended.missing:
         return None
     said = story.words(process.pid)
     programs = programs | {
         os.path.basename(path) for path in ended.missing if is_program_path(path)
-    }
-    refused = {
-        os.path.basename(event.path) for event in story.all(File) if event.pid == process.pid
     }
     for path in reversed(ended.missing):
         name = os.path.basename(path.rstrip("/"))

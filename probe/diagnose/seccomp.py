@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
+from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
 from probe.diagnose.fallbacks import is_harmless, substitutes
 from probe.diagnose.story import Story, Suspect
 from probe.events import Seccomp
@@ -59,11 +60,9 @@ def _judge(
 _NO_THREAD = ("native thread", "start new thread", "create thread", "cannot fork", "pthread_create")
 _IN_OTHER_WORDS = dict.fromkeys(("clone", "clone3", "fork", "vfork"), _NO_THREAD)
 _TRAPPED = frozenset({"SIGSYS"})
-# By these a program gives up on purpose; the others it does not mean to.
-_GIVES_UP = frozenset({"SIGABRT", "SIGTRAP", "SIGILL"})
-_ACCIDENTS = frozenset({"SIGSEGV", "SIGBUS"})
-# What comes of these is used as an address.
+# What comes of these is used as an address, and touching a bad one is no fault of arithmetic.
 _MAPS = frozenset({"mmap", "mmap2", "mremap", "shmat", "brk", "memfd_create", "io_uring_setup"})
+_BAD_ADDRESSES = ACCIDENTS - {"SIGFPE"}
 _AT_ONCE_NS = 200_000_000
 _FEW_CALLS = 60
 _MANY_CALLS = 500
@@ -75,7 +74,7 @@ def _died_by(story: Story, event: Seccomp, signals: frozenset[str]) -> bool:
 
 
 def _crashed_for_it(story: Story, event: Seccomp) -> bool:
-    crashes = _GIVES_UP | _ACCIDENTS if event.syscall in _MAPS else _GIVES_UP
+    crashes = GIVING_UP | _BAD_ADDRESSES if event.syscall in _MAPS else GIVING_UP
     own = story.own_words(event.pid)
     spoilt = words.memory_fault(own)
     return _died_by(story, event, crashes) and _at_once(story, event) and not spoilt

@@ -62,7 +62,6 @@ class Story:
         for event in case.events:
             self._by_kind.setdefault(type(event), []).append(event)
             self._by_pid.setdefault(event.pid, []).append(event)
-        self._got_over: dict[object, set[int]] | None = None
         self._faulty: dict[int, list[Process]] = {}
         self._alike: dict[int, list[Process]] = {}
         self._blame_dead_services()
@@ -207,17 +206,16 @@ class Story:
 
     def did_no_harm_elsewhere(self, event: Event) -> bool:
         """Whether another process met with the like and ended well."""
-        if self._got_over is None:
-            self._got_over = {}
-            for other in self.events:
-                if self.tree.process(other.pid).status == 0:
-                    self._got_over.setdefault(_likeness(other), set()).add(other.pid)
         return bool(self._got_over.get(_likeness(event), set()) - {event.pid})
 
-    def later(self, event: Event) -> list[Event]:
-        """The same process's events after this one."""
-        own = self._by_pid.get(event.pid, [])
-        return own[bisect.bisect_right(own, event.time_ns, key=lambda other: other.time_ns) :]
+    @functools.cached_property
+    def _got_over(self) -> dict[object, set[int]]:
+        """By likeness, the processes that met with such an event and ended well."""
+        found: dict[object, set[int]] = {}
+        for event in self.events:
+            if self.tree.process(event.pid).status == 0:
+                found.setdefault(_likeness(event), set()).add(event.pid)
+        return found
 
     def started_later(self, event: Event) -> Exec | None:
         """A program that the same process became afterwards."""

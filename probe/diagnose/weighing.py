@@ -14,6 +14,7 @@ import re
 from probe.causes import CAUSES
 from probe.diagnose import words
 from probe.diagnose.background import SIGNIFICANT, feature_of
+from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
 from probe.diagnose.fallbacks import known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
@@ -26,8 +27,6 @@ MOST = 0.99
 _MS = 1_000_000
 _LEAST_WEIGHT = 0.02
 _SURELY = 0.5  # a process whose failure became the span's
-_ACCIDENTS = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE"})
-_GIVING_UP = frozenset({"SIGILL", "SIGABRT", "SIGTRAP"})
 DEATHS = (
     *("killed", "SIGKILL", "SIGSYS", "SIGSEGV", "SIGABRT", "out of memory", "OOM", "137", "139"),
     *("-9", "-11", "-6", "died with", "segmentation", "aborted", "core dumped", "bad system call"),
@@ -127,18 +126,23 @@ def _gave_status(story: Story, below: Process, above: Process) -> bool:
 
 def _above_spoke(story: Story, suspect: Suspect) -> bool:
     """Whether a process above ends with words of its own, about something else."""
-    errno = getattr(suspect.event, "errno", None)
-    spellings = (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
+    spelled = (*_spellings(suspect), *_field(suspect))
     for above in story.tree.ancestors(suspect.event.pid)[1:]:
         own = words.told((above.exit.last_words or "") if above.exit else "").strip()
         if not own:
             continue
-        heard = words.mentions(own, (*spellings, *_field(suspect)))
+        heard = words.mentions(own, spelled)
         named = any(words.names(own, thing) for thing in suspect.mentions)
         if heard or named or words.mentions(own, DEATHS):
             return False
         return words.is_specific(own) or words.own_fault(own)
     return False
+
+
+def _spellings(suspect: Suspect) -> tuple[str, ...]:
+    """How its error may be put."""
+    errno = getattr(suspect.event, "errno", None)
+    return (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
 
 
 def _log_odds(share: float) -> float:
@@ -152,8 +156,7 @@ def _said(story: Story, suspect: Suspect) -> str:
     said = story.words(event.pid)
     if not said:
         return "nothing"
-    errno = getattr(event, "errno", None)
-    spellings = (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
+    spellings = _spellings(suspect)
     error_named = words.mentions(said, spellings)
     thing_named = any(words.names(said, thing) for thing in suspect.mentions)
     if error_named and words.only_warned(said, spellings):
@@ -247,9 +250,9 @@ def _turn(story: Story, suspect: Suspect, process: Process) -> str | None:
     event = suspect.event
     if process.exit is None or event is process.exit:
         return None
-    if process.exit.signal in _ACCIDENTS:
+    if process.exit.signal in ACCIDENTS:
         return "crashed"
-    if process.exit.signal in _GIVING_UP:
+    if process.exit.signal in GIVING_UP:
         return "gave up"
     inherited = any(
         child.failed and child.status == process.status and child.end_ns > event.time_ns

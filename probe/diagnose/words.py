@@ -110,7 +110,7 @@ _RETRY = re.compile(r"\b[Rr]etry(ing)?\b")
 
 def says(words: str, errno: str) -> bool:
     """Whether an error output speaks of this errno, in one of its spellings."""
-    return mentions(words, (abi.errno_text(errno), errno, *_SPELLINGS.get(errno, ())))
+    return mentions(words, errno_spellings(errno))
 
 
 def mentions(words: str, spellings: tuple[str, ...]) -> bool:
@@ -229,6 +229,7 @@ def is_specific(words: str) -> bool:
 
 
 def errno_spellings(errno: str) -> tuple[str, ...]:
+    """The name, the text of strerror(3), and what runtimes make of it."""
     return (abi.errno_text(errno), errno, *_SPELLINGS.get(errno, ()))
 
 

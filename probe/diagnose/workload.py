@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from probe.diagnose import words
 from probe.diagnose.case import Finding
+from probe.diagnose.crashes import CRASHES
 from probe.diagnose.network import NAME_ERRORS
 from probe.diagnose.story import Story
 from probe.diagnose.tree import Process
 from probe.events import Connect
 
-_CRASHES = {"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"}
 _DNS_PORT = 53
 
 
@@ -38,7 +38,7 @@ def verdict(story: Story) -> Finding:
             "run it again where the probe sees what was hidden from it here",
             evidence,
         )
-    if culprit.exit is not None and culprit.exit.signal in _CRASHES:
+    if culprit.exit is not None and culprit.exit.signal in CRASHES:
         return Finding(
             "workload.crashed",
             0.93,

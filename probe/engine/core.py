@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 
 from probe import abi
 from probe.coverage import SENSES, Coverage, Losses
@@ -14,6 +13,7 @@ from probe.engine.filters import Filters
 from probe.engine.libbpf import BpfError, RingBuffer
 from probe.engine.loader import ENTERS, Loaded, load
 from probe.events import Event
+from probe.pidfd import pid_of
 
 _ALWAYS = {
     "files": "partial: files that are not there are told of failed processes only",
@@ -98,7 +98,7 @@ class CoreEngine:
 
     def _task(self, pidfd: int) -> ctypes.c_int:
         """The key of a process in the map of tasks."""
-        return ctypes.c_int(_number(pidfd) if self._numbered else pidfd)
+        return ctypes.c_int(pid_of(pidfd) if self._numbered else pidfd)
 
     def losses(self, span: int) -> Losses:
         # A record without a span may have been anybody's, so it counts for all.
@@ -116,15 +116,6 @@ class CoreEngine:
     def close(self) -> None:
         self._ring.close()
         self._object.close()
-
-
-def _number(pidfd: int) -> int:
-    """The pid behind a pidfd (pidfd_open(2)); ProcessLookupError where it has ended."""
-    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as lines:
-        pid = next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
-    if pid <= 0:
-        raise ProcessLookupError(errno.ESRCH, "the process is gone")
-    return pid
 
 
 class _TaskState(ctypes.Structure):
