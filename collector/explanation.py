@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from collector import run as runs
 from collector.match import TIME
 from collector.outcomes.outcome import PASSED, SKIPPED
-from collector.run import Test
+from collector.run import RUNNING, Test
 from collector.store import Store
 from collector.test_id import canonical
 from probe import report
@@ -93,6 +93,7 @@ class Overview:
     run: str
     passed: int
     skipped: int
+    running: int
     groups: tuple[Group, ...]
     skips_unknown: bool = False
     guessed: int = 0
@@ -109,6 +110,7 @@ class Overview:
             "run": self.run,
             "passed": self.passed,
             "skipped": self.skipped,
+            "running": self.running,
             "failed": self.failed,
             "groups": [group.as_json() for group in self.groups],
             "separating": [one.as_json() for one in self.separating],
@@ -150,6 +152,7 @@ def overview(
         run,
         passed=sum(test.outcome == PASSED for test in tests),
         skipped=sum(test.outcome == SKIPPED for test in tests),
+        running=sum(test.outcome == RUNNING for test in tests),
         groups=tuple(
             Group(cause, tuple(sorted(found, key=_surest_first)))
             for cause, found in sorted(groups.items(), key=lambda item: -len(item[1]))
@@ -165,7 +168,8 @@ def overview(
 
 def _background(tests: Iterable[Test]) -> Background:
     """What failing and passing tests show, of those that a probe saw."""
-    seen = [test for test in tests if test.deciding is not None and test.outcome != SKIPPED]
+    over = [test for test in tests if test.outcome not in (SKIPPED, RUNNING)]
+    seen = [test for test in over if test.deciding is not None]
     return background(
         (test.features for test in seen if test.failed),
         (test.features for test in seen if not test.failed),
@@ -178,6 +182,8 @@ def of_test(store: Store, run: str, name: str) -> JsonObject:
     test = _find(tests, run, name)
     if test.outcome == SKIPPED:
         raise Problem(f"{test.id} was skipped in run {run!r}", "there is nothing to explain")
+    if test.outcome == RUNNING:
+        raise Problem(f"{test.id} in run {run!r} is still running", "ask again when it has ended")
     return _report(test, *_explained(store, run, test, _background(tests.values())))
 
 
@@ -203,7 +209,9 @@ def _explained(store: Store, run: str, test: Test, around: Background) -> tuple[
     if observation is None:
         case = Case(span, (), test.coverage)
         return case, Explanation(_unseen(run, test) if test.failed else None)
-    case = make_case(span, store.events(span), test.coverage, observation.losses, around)
+    case = make_case(
+        span, store.events(span), test.coverage, observation.losses, around, test.sandbox
+    )
     found = explain(case)
     return case, _guessed(found) if test.match == TIME else found
 

@@ -279,8 +279,8 @@ class Conversation:
     async def _take(self, batch: wire.Batch, size: int) -> wire.CollectorMessage:
         if self._hello is None:
             raise Malformed("a Batch before Hello")
-        if not 0 < len(batch.items) <= BATCH_ITEMS:
-            raise Malformed(f"a Batch of {len(batch.items)} items: 1 to {BATCH_ITEMS} are taken")
+        if len(batch.items) > BATCH_ITEMS:
+            raise Malformed(f"a Batch of {len(batch.items)} items: {BATCH_ITEMS} are taken")
         if self._clock.hear(batch.clock):
             await self._set_clock(self._clock.offset_ns)
         delivery = self._delivery(self._hello, batch)

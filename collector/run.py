@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +13,13 @@ from collector import match
 from collector.outcomes import Outcome
 from collector.outcomes.outcome import PASSED, SKIPPED
 from collector.store import Observation, Store
+from collector.store.interface import LIVE_NS
 from collector.test_id import canonical
 from probe.coverage import Coverage, blind
+from probe.diagnose import SandboxState
 from probe.span import Span
+
+RUNNING = "running"  # the outcome of a test that has none yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,19 @@ class Test:
         if self.reported is not None:
             return self.reported.outcome
         deciding = self.deciding
-        return deciding.span.outcome if deciding is not None else PASSED
+        if deciding is None:
+            return PASSED
+        return RUNNING if self._is_running(deciding) else deciding.span.outcome
+
+    @staticmethod
+    def _is_running(observation: Observation) -> bool:
+        """Neither it nor its sandbox has come to an end yet."""
+        gone = observation.next_boot is not None or _silent_since(observation) is not None
+        return observation.span.ended_ns is None and not gone
 
     @property
     def failed(self) -> bool:
-        return self.outcome not in (PASSED, SKIPPED)
+        return self.outcome not in (PASSED, SKIPPED, RUNNING)
 
     @property
     def perhaps_skipped(self) -> bool:
@@ -57,6 +70,14 @@ class Test:
         failed = [one for one in self.observations if not one.span.passed]
         candidates = failed or self.observations
         return candidates[-1] if candidates else None
+
+    @property
+    def sandbox(self) -> SandboxState | None:
+        """Of the deciding span; None where no probe saw the test."""
+        seen = self.deciding
+        if seen is None:
+            return None
+        return SandboxState(_silent_since(seen), seen.next_boot, seen.clock_offset_ns)
 
     @property
     def features(self) -> frozenset[str]:
@@ -82,6 +103,11 @@ class Test:
             return blind("no probe reported this test")
         seen = self.deciding.coverage
         return dataclasses.replace(seen, attribution="time") if self.match == match.TIME else seen
+
+
+def _silent_since(observation: Observation) -> int | None:
+    silent = time.time_ns() - observation.last_heard_ns > LIVE_NS
+    return observation.last_heard_ns if silent else None
 
 
 def load(store: Store, run: str) -> dict[str, Test]:

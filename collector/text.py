@@ -19,6 +19,7 @@ def render(overview: Overview, terminal: Terminal) -> None:
         terminal.style(f"{overview.failed} failed", *(["red"] if overview.failed else [])),
         terminal.style(f", {overview.passed} {passed}"),
         terminal.style(f", {overview.skipped} skipped" if overview.skipped else ""),
+        terminal.style(f", {overview.running} still running" if overview.running else ""),
     )
     if overview.guessed:
         terminal.text(f"{overview.guessed} of them matched {GUESSED}", "", "yellow")

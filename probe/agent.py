@@ -25,7 +25,7 @@ import structlog
 
 from probe import identity, local, report
 from probe.access import Access, from_options
-from probe.coverage import Coverage
+from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, explain
 from probe.engine.core import CoreEngine
 from probe.engine.errors import EngineError
@@ -192,6 +192,8 @@ class Agent:
             raise
         client.spans[span.key] = pidfd
         self._spans[span.key] = span
+        if self._stream is not None:  # so that it is known of if this sandbox is lost
+            self._stream.put_span(span, self._watch.coverage, Losses())
         return {"key": span.key}
 
     def _end(self, client: Client, request: JsonObject) -> JsonObject:

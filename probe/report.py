@@ -19,5 +19,6 @@ def build(case: Case, explanation: Explanation) -> JsonObject:
         "dismissed": [dismissal.as_json() for dismissal in explanation.dismissed],
         "coverage": case.coverage.as_json(),
         "lost": case.losses.as_json(),
+        **({"sandbox": case.sandbox.as_json()} if case.sandbox else {}),
         "events": [event.as_json() for event in case.events],
     }

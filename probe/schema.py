@@ -34,7 +34,7 @@ def report_schema() -> dict[str, Any]:
             "evidence": _array({"type": "string"}),
         }
     )
-    return {
+    schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA_ID,
         **_object(
@@ -63,10 +63,19 @@ def report_schema() -> dict[str, Any]:
                         },
                     }
                 ),
+                "sandbox": _object(
+                    {
+                        "silent_since": {"anyOf": [{"type": "null"}, TIME]},
+                        "next_boot": {"type": ["string", "null"]},
+                        "clock_offset_s": {"type": "number"},
+                    }
+                ),
                 "events": _array({"oneOf": [_event(kind) for kind in events.KINDS.values()]}),
             }
         ),
     }
+    schema["required"].remove("sandbox")  # a collector alone knows of it
+    return schema
 
 
 def _span() -> dict[str, Any]:

@@ -42,6 +42,7 @@ FIRST_DELAY_S, MAX_DELAY_S = 0.1, 30.0
 DRAIN_DELAY_S = 0.2  # between attempts while somebody waits in drain()
 PAUSE_MAX_S = 60.0  # that a collector can ask for
 SYNC_EVERY_S = 1.0
+HEARTBEAT_S = 15.0  # without anything to tell; a collector takes one for gone after four
 
 # What may pass by itself (OTLP 1.x, "OTLP/gRPC Response", table of codes).
 RETRYABLE = frozenset(
@@ -301,14 +302,15 @@ class Stream:
         hello = wire.Hello.FromString(session.hello)
         hello.time_ns = time.time_ns()
         yield wire.ProbeMessage(hello=hello)
-        while entries := self._next_batch(session):
+        while (entries := self._next_batch(session)) is not None:
             batch = wire.Batch(items=map(wire.Item.FromString, (entry.data for entry in entries)))
             batch.clock.heard_ns, batch.clock.received_ns = session.heard_ns, session.received_ns
             batch.clock.sent_ns = time.time_ns()
             yield wire.ProbeMessage(batch=batch)
 
-    def _next_batch(self, session: _Session) -> list[Entry]:
-        """Waits for something to send; empty when the session is over."""
+    def _next_batch(self, session: _Session) -> list[Entry] | None:
+        """Waits for something to send, or until it is time for a sign of life; None when the
+        session is over."""
 
         def ended() -> bool:
             return session.over or self._closed
@@ -317,19 +319,29 @@ class Stream:
             enough = self._spool.waiting >= self._batch_items or self._singly()
             return ended() or enough or self._drains > 0
 
+        silent_until = time.monotonic() + HEARTBEAT_S
         with self._changed:
             while not (ended() or self._may_send(session)):
                 if session.welcomed and self._is_others(session):
                     self._singly_until = 0
+                    return None
+                wake = max(session.paused_until, silent_until)
+                if session.welcomed and time.monotonic() >= wake:
                     return []
-                pause = session.paused_until - time.monotonic()
-                self._changed.wait(pause if pause > 0 else None)
+                self._changed.wait(self._patience(session, wake))
             self._changed.wait_for(full, self._linger_s)
             if ended():
-                return []
+                return None
             room = max(1, session.window - self._spool.sent)
             items = 1 if self._singly() else min(self._batch_items, room)
             return self._spool.take(items, BATCH_BYTES)
+
+    def _patience(self, session: _Session, wake: float) -> float | None:
+        """Seconds until there is something to do though nobody calls; None before Welcome."""
+        if not session.welcomed:
+            return None
+        now = time.monotonic()
+        return (session.paused_until if session.paused_until > now else wake) - now
 
     def _may_send(self, session: _Session) -> bool:
         """While items go one by one, each waits for the answer to the one before it."""

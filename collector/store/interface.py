@@ -14,6 +14,7 @@ from probe.span import Span
 
 # An event as databases keep it, made by rows.event_row: sequence, span, kind, time_ns, message.
 EventRow = tuple[int, int, str, int, bytes]
+LIVE_NS = 60 * 1_000_000_000  # a sandbox that was heard in this time is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,26 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A span with what its probe could see of it. `clock_offset_ns`: as in its probe's Hello."""
+    """A span with what its probe could see of it. `clock_offset_ns`: as in its probe's Hello.
+
+    `last_heard_ns`: when its boot of the sandbox was last heard, by a collector's clock.
+    `next_boot`: the one that came after it, if any.
+    """
 
     span: Span
     coverage: Coverage
     losses: Losses
     clock_offset_ns: int = 0
+    last_heard_ns: int = 0
+    next_boot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A batch of one probe. `spans` come with their item's number; `last` is the last item's."""
+    """A batch of one probe. `spans` come with their item's number; `last` is the last item's.
+
+    One without items says that the probe is there.
+    """
 
     sandbox: str
     boot: str

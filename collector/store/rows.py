@@ -46,9 +46,9 @@ def span_row(observation: Observation) -> Row:
     return (*columns, message.SerializeToString())
 
 
-def observation_from(message: bytes, sandbox: str, boot: str, clock_offset_ns: int) -> Observation:
-    seen = span_from(wire.Span.FromString(message), sandbox, boot)
-    return Observation(*seen, clock_offset_ns)
+def observation_from(message: bytes, sandbox: str, boot: str, *state: Any) -> Observation:
+    """`state`: what Observation has beyond what the probe told, in its order."""
+    return Observation(*span_from(wire.Span.FromString(message), sandbox, boot), *state)
 
 
 def coverage_text(coverage: Coverage) -> str:

@@ -14,12 +14,11 @@ from typing import ClassVar
 
 from collector.outcomes import Outcome
 from collector.store import rows
-from collector.store.interface import Delivery, Hello, Observation, Pruned, Status
+from collector.store.interface import LIVE_NS, Delivery, Hello, Observation, Pruned, Status
 from probe.events import Event
 from probe.problem import Problem
 from probe.span import Span
 
-LIVE_NS = 60 * 1_000_000_000
 PRUNED_TOGETHER = 20_000  # events in one transaction
 _OUTCOME = ", ".join(rows.OUTCOME_COLUMNS)
 
@@ -51,6 +50,11 @@ _GREET = (
     f"VALUES ({places(7)}) ON CONFLICT (sandbox, boot) DO UPDATE SET "
     f"{assignments(('version', 'coverage', 'clock_offset_ns', 'last_heard_ns'))} "
     "RETURNING acknowledged"
+)
+# Sandboxes may share a name and be there at once; then neither follows the other.
+_NEXT_BOOT = (
+    "SELECT boot FROM sandboxes other WHERE other.sandbox = own.sandbox "
+    "AND other.first_heard_ns > own.last_heard_ns ORDER BY first_heard_ns LIMIT 1"
 )
 _STATUS = (
     "SELECT count(*), count(*) FILTER (WHERE last_heard_ns > ?), min(first_heard_ns), "
@@ -103,8 +107,8 @@ class SqlStore(ABC):
 
     def observations(self, run: str) -> list[Observation]:
         found = self._query(
-            "SELECT spans.message, sandboxes.sandbox, sandboxes.boot, clock_offset_ns FROM spans "
-            "JOIN sandboxes ON sandboxes.id = spans.sandbox "
+            "SELECT spans.message, own.sandbox, own.boot, clock_offset_ns, last_heard_ns, "
+            f"({_NEXT_BOOT}) FROM spans JOIN sandboxes own ON own.id = spans.sandbox "
             "WHERE run = ? ORDER BY started_ns, sequence",
             run,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe.diagnose.case import Case, Dismissal, Explanation, Finding, make_case
+from probe.diagnose.case import Case, Dismissal, Explanation, Finding, SandboxState, make_case
 from probe.diagnose.explain import explain
 
-__all__ = ["Case", "Dismissal", "Explanation", "Finding", "explain", "make_case"]
+__all__ = ["Case", "Dismissal", "Explanation", "Finding", "SandboxState", "explain", "make_case"]

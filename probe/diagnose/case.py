@@ -9,8 +9,30 @@ from dataclasses import dataclass, field
 from probe.coverage import Coverage, Losses
 from probe.diagnose.background import Background
 from probe.diagnose.searches import fold_searches
-from probe.events import Event, JsonObject, Loss
+from probe.events import Event, JsonObject, Loss, time_text
 from probe.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxState:
+    """What a collector knows of a span's sandbox, and the sandbox itself cannot.
+
+    `silent_since_ns`: when it was last heard, by the collector's clock; None while it is heard.
+    `next_boot`: the boot that came after the span's own. `clock_offset_ns`: the sandbox's clock
+    minus the collector's.
+    """
+
+    silent_since_ns: int | None = None
+    next_boot: str | None = None
+    clock_offset_ns: int = 0
+
+    def as_json(self) -> JsonObject:
+        since = self.silent_since_ns
+        return {
+            "silent_since": None if since is None else time_text(since),
+            "next_boot": self.next_boot,
+            "clock_offset_s": self.clock_offset_ns / 1e9,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +44,7 @@ class Case:
     coverage: Coverage
     losses: Losses = field(default_factory=Losses)
     background: Background | None = None  # what the other tests of its run show
+    sandbox: SandboxState | None = None
 
 
 def make_case(
@@ -30,6 +53,7 @@ def make_case(
     coverage: Coverage,
     losses: Losses | None = None,
     background: Background | None = None,
+    sandbox: SandboxState | None = None,
 ) -> Case:
     """A case from a span's events in any order. What was lost on the way is among the losses."""
     ordered = sorted(events, key=lambda event: (event.time_ns, event.sequence))
@@ -38,7 +62,7 @@ def make_case(
         if isinstance(event, Loss):
             lost[event.sense] += event.count
     folded = tuple(fold_searches(ordered))
-    return Case(span, folded, coverage, Losses(dict(lost)), background)
+    return Case(span, folded, coverage, Losses(dict(lost)), background, sandbox)
 
 
 @dataclass(frozen=True, slots=True)

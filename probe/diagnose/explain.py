@@ -13,6 +13,7 @@ from probe.diagnose import (
     network,
     privileges,
     process,
+    sandbox,
     seccomp,
     workload,
 )
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     filesystem.suspects,
     libraries.suspects,
     limits.suspects,
+    sandbox.suspects,
 )
 CERTAIN_ENOUGH = 0.5  # below it, a finding is an alternative to the work's own fault
 ALTERNATIVES = 4
@@ -55,7 +57,10 @@ def explain(case: Case) -> Explanation:
     if case.span.passed:
         return Explanation(None, (), tuple(dismissed[:DISMISSALS]))
     ranked = _ranked(findings.values())
-    if not ranked or ranked[0].confidence < CERTAIN_ENOUGH:
+    fate = sandbox.fate(case)
+    if fate is not None:
+        ranked = [fate, *ranked]
+    elif not ranked or ranked[0].confidence < CERTAIN_ENOUGH:
         ranked = [workload.verdict(story), *ranked]
     return Explanation(
         ranked[0], tuple(ranked[1 : 1 + ALTERNATIVES]), tuple(dismissed[:DISMISSALS])

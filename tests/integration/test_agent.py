@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, Agent, Collector, probe_run, wait_for
+from conftest import BIN, Agent, Collector, probe_run, validated, wait_for
 
 from probe import local
 
@@ -230,3 +231,25 @@ def test_events_and_spans_reach_the_collector_once(tmp_path: Path) -> None:
     assert report["verdict"]["cause"] == "exec.not_found"
     exits = [event for event in report["events"] if event["kind"] == "exit"]
     assert len(exits) == 1
+
+
+def test_a_span_is_known_from_its_begin(tmp_path: Path) -> None:
+    """Of a sandbox that dies with its probe, the collector knows what ran, and what it did."""
+    collector = Collector(tmp_path)
+    agent = Agent(tmp_path, "--collector", collector.address, PROBE_SANDBOX="doomed")
+    script = "curl-that-is-not-there; sleep 100"
+    environment = {**os.environ, "PROBE_SOCKET": agent.socket}
+    command = [BIN / "probe", "run", "--run", "r", "--test", "t1", "--", "bash", "-c", script]
+    with subprocess.Popen(command, env=environment, start_new_session=True) as run:
+        database = sqlite3.connect(collector.database)
+        wait_for(lambda: database.execute("SELECT 1 FROM events WHERE kind = 'exec'").fetchall())
+        agent.process.kill()
+        os.killpg(run.pid, signal.SIGKILL)
+    # Two minutes go by.
+    database.execute("UPDATE sandboxes SET last_heard_ns = last_heard_ns - 120000000000")
+    database.commit()
+    report = validated(collector.explain("r", "t1"))
+    assert report["verdict"]["cause"] == "sandbox.lost"
+    assert "doomed" in report["verdict"]["summary"]
+    assert "bash" in report["span"]["command"]
+    assert report["verdict"]["evidence"] == [report["events"][-1]["id"]]

@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import validated
 
 from collector import cli
 from collector.store import Delivery, Hello, Observation, open_store
@@ -431,3 +433,56 @@ def test_what_passing_tests_show_as_well_is_less_of_a_suspect(database: Database
     alone = database.report("--run", "one", "alone")
     among = database.report("--run", "two", "among")
     assert odds(among) < odds(alone) / 10
+
+
+@pytest.fixture
+def begun(database: Database) -> Database:
+    """With a test that has begun, and has not ended."""
+    database.span("t1", None, outcome="lost", ended_ns=None)
+    return database
+
+
+def test_a_test_that_still_runs_has_not_failed(begun: Database) -> None:
+    assert begun.run("explain").startswith("run r1: 0 failed, 0 passed, 1 still running")
+    assert "still running" in begun.run("explain", "t1", status=2)
+
+
+def test_a_sandbox_that_fell_silent_is_lost(
+    begun: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = time.time_ns() + 61_000_000_000
+    monkeypatch.setattr("time.time_ns", lambda: later)
+    report = validated(begun.report("t1"))
+    assert report["verdict"]["cause"] == "sandbox.lost"
+    assert report["sandbox"]["silent_since"] in report["verdict"]["summary"]
+    assert report["outcome"] == "lost"
+    assert "sandbox.lost" in begun.run("explain")
+
+
+def test_a_sandbox_that_came_back_as_another_boot_was_restarted(begun: Database) -> None:
+    with contextlib.closing(open_store(str(begun.path))) as store:
+        store.greet(Hello("s1", "b2", "0.1.0", COVERAGE, 0))
+    report = validated(begun.report("t1"))
+    assert report["verdict"]["cause"] == "sandbox.restarted"
+    assert report["sandbox"]["next_boot"] == "b2"
+    assert all(boot in report["verdict"]["summary"] for boot in ("b1", "b2"))
+
+
+def test_what_ended_before_its_sandbox_was_lost_keeps_its_cause(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.span("t1", 127)
+    with contextlib.closing(open_store(str(database.path))) as store:
+        store.greet(Hello("s1", "b2", "0.1.0", COVERAGE, 0))
+    later = time.time_ns() + 3600_000_000_000
+    monkeypatch.setattr("time.time_ns", lambda: later)
+    assert database.report("t1")["verdict"]["cause"] == "exec.not_found"
+
+
+def test_a_harness_that_timed_out_while_the_sandbox_was_away(begun: Database) -> None:
+    with contextlib.closing(open_store(str(begun.path))) as store:
+        store.greet(Hello("s1", "b2", "0.1.0", COVERAGE, 0))
+    begun.junit('<testcase name="t1"><error message="no answer"/></testcase>')
+    report = begun.report("t1")
+    assert report["outcome"] == "error"
+    assert report["verdict"]["cause"] == "sandbox.restarted"

@@ -208,7 +208,6 @@ INFINITE = wire.Item(sequence=1, event=wire.Event(sequence=1, oom=wire.Oom(press
         (HELLO, HELLO),
         (wire.ProbeMessage(hello=wire.Hello(sandbox="s1")).SerializeToString(),),
         (wire.ProbeMessage(hello=wire.Hello(sandbox="s" * 2000, boot="b")).SerializeToString(),),
-        (HELLO, batch()),
         (HELLO, batch(wire.Item(sequence=1))),
         (HELLO, batch(item(2), item(2))),
         (HELLO, batch(item(2)), batch(item(1))),

@@ -9,7 +9,7 @@ from test_message import EVENTS
 
 from probe.causes import CAUSES
 from probe.coverage import SENSES, Coverage, Losses
-from probe.diagnose import explain, make_case
+from probe.diagnose import SandboxState, explain, make_case
 from probe.events import Connect, Event, Exec, Exit, Oom, Seccomp
 from probe.span import Span
 
@@ -99,6 +99,33 @@ def test_an_eye_that_nothing_came_near_does_no_harm() -> None:
     assert cause([ended(1, 1000)], coverage) == "workload.failed"
     asked = Connect(**at(1, 900), family="ipv4", address="10.0.0.53", port=53, protocol="datagram")
     assert cause([asked, ended(2, 1000)], coverage) == "unknown"
+
+
+CURL = "curl: (60) SSL certificate problem: certificate is not yet valid"
+NODE = "Error: certificate has expired\n  code: 'CERT_HAS_EXPIRED'"
+HOUR_S = 3600
+
+
+@pytest.mark.parametrize(
+    ("offset_s", "words", "expected"),
+    [
+        (-HOUR_S, CURL, "sandbox.clock"),
+        (HOUR_S, NODE, "sandbox.clock"),
+        (HOUR_S, CURL, "workload.failed"),  # the other way round the date is to blame
+        (-HOUR_S, NODE, "workload.failed"),
+        (-2, CURL, "workload.failed"),
+        (-HOUR_S, "AssertionError: 3 != 4", "workload.failed"),
+        (HOUR_S, "RequestTimeTooSkewed: the difference is too large", "sandbox.clock"),
+    ],
+)
+def test_a_clock_that_is_off_matters_to_who_fails_over_a_date(
+    offset_s: int, words: str, expected: str
+) -> None:
+    state = SandboxState(clock_offset_ns=offset_s * 1_000_000_000)
+    events = [ended(1, 1000, last_words=words)]
+    verdict = explain(make_case(span(), events, FULL, sandbox=state)).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.evidence) == (expected, ("e1",))
 
 
 @given(st.lists(EVENTS, max_size=30), st.sampled_from(["passed", "failed", "timeout"]))

@@ -41,6 +41,11 @@ def observed(sequence: int, span: Span) -> tuple[int, Observation]:
     return sequence, Observation(span, COVERAGE, Losses({"exec": 3}), HELLO.clock_offset_ns)
 
 
+def told(observation: Observation) -> Observation:
+    """Without what the store knows of when."""
+    return replace(observation, last_heard_ns=0)
+
+
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     with contextlib.closing(open_store(url)) as store:
@@ -61,7 +66,7 @@ def test_what_comes_again_is_kept_once(store: Store) -> None:
     for _ in range(3):
         store.add([Delivery("s1", "b1", 3, (event(1), event(2)), (observed(3, span()),))])
     assert [one.sequence for one in store.events(span())] == [2, 1]  # in order of time
-    assert store.observations("r1") == [observed(3, span())[1]]
+    assert [told(one) for one in store.observations("r1")] == [observed(3, span())[1]]
 
 
 def test_the_latest_word_of_a_span_holds(store: Store) -> None:
@@ -70,6 +75,25 @@ def test_the_latest_word_of_a_span_holds(store: Store) -> None:
     store.add([Delivery("s1", "b1", 2, (), (observed(1, begun), observed(2, ended)))])
     store.add([Delivery("s1", "b1", 1, (), (observed(1, begun),))])
     assert [one.span for one in store.observations("r1")] == [ended]
+
+
+def test_when_a_boot_was_last_heard_and_what_came_after_it(store: Store) -> None:
+    store.greet(HELLO)
+    store.add([Delivery("s1", "b1", 1, (), (observed(1, span()),))])
+    [first] = store.observations("r1")
+    assert first.next_boot is None
+    store.add([Delivery("s1", "b1", 0)])  # nothing but a sign of life
+    [second] = store.observations("r1")
+    assert first.last_heard_ns < second.last_heard_ns
+    assert store.greet(HELLO) == 1
+    for boot in ("b2", "b3"):
+        store.greet(replace(HELLO, boot=boot))
+    store.greet(replace(HELLO, sandbox="s2", boot="b4"))
+    [third] = store.observations("r1")
+    assert third.next_boot == "b2"
+    store.add([Delivery("s1", "b1", 0)])
+    [still_there] = store.observations("r1")
+    assert still_there.next_boot is None  # another sandbox that goes by the same name
 
 
 def test_all_deliveries_or_none(store: Store) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import grpc
 import pytest
+from conftest import wait_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +68,7 @@ class Collector:
                 self.committed += [one for one in sequences if one not in self.committed]
             if action != ACK:
                 context.abort(grpc.StatusCode.UNAVAILABLE, action)
-            acknowledgement = wire.Acknowledgement(sequence=items[-1].sequence)
+            acknowledgement = wire.Acknowledgement(sequence=items[-1].sequence if items else 0)
             yield wire.CollectorMessage(acknowledgement=acknowledgement)
 
 
@@ -335,3 +336,17 @@ def test_a_batch_is_bounded_in_bytes_and_never_empty() -> None:
     size = len(entry(1).data)
     assert [entry.sequence for entry in queue.take(9, 2 * size)] == [1, 2]
     assert [entry.sequence for entry in queue.take(9, 1)] == [3]
+
+
+def test_a_probe_with_nothing_to_tell_says_that_it_is_there(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.02)
+    collector = Collector()
+    with serving(collector, address), streaming(address) as (client, sequence):
+        wait_for(lambda: collector.batches.count([]) >= 3)
+        client.put_event(exit_event(sequence()))
+        assert client.drain(LIMIT_S)
+        heard = collector.batches.count([])
+        wait_for(lambda: collector.batches.count([]) > heard)
+    assert collector.committed == [1]
