@@ -54,7 +54,8 @@ _GREET = (
 # Sandboxes may share a name and be there at once; then neither follows the other.
 _NEXT_BOOT = (
     "SELECT boot FROM sandboxes other WHERE other.sandbox = own.sandbox "
-    "AND other.first_heard_ns > own.last_heard_ns ORDER BY first_heard_ns LIMIT 1"
+    "AND other.boot <> own.boot AND other.first_heard_ns > own.last_heard_ns "
+    "ORDER BY first_heard_ns LIMIT 1"
 )
 _STATUS = (
     "SELECT count(*), count(*) FILTER (WHERE last_heard_ns > ?), min(first_heard_ns), "
