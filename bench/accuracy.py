@@ -41,7 +41,10 @@ from probe.terminal import Terminal
 from tests.scenarios import gallery
 
 FOLDER = Path(gallery.__file__).parent
-GALLERIES = ("gallery.toml", "adversarial.toml", "workflows.toml", "examined.toml")
+GALLERIES = (
+    *("gallery.toml", "adversarial.toml", "workflows.toml", "examined.toml"),
+    "containers.toml",
+)
 JOBS = 2
 PATIENCE_S = 60
 NONE, UNKNOWN, BROKEN = "none", "unknown", "could not be run"

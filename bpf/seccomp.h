@@ -15,6 +15,8 @@
 #include "calls.h"
 #include "fold.h"
 
+#define SECCOMP_SET_MODE_FILTER 1
+#define PR_SET_SECCOMP 22
 #define HIDDEN ((u32)-1)
 #define FILTER_STACK 8
 #define FILTER_PIECES 16 /* BPF_MAXINSNS / FILTER_CHUNK */
@@ -176,6 +178,17 @@ static __always_inline void follow(struct task_struct *task, struct task_state *
 		report_follow(task, state, 0);
 }
 
+/* prctl(2) does much else, and runtimes call it a hundred times when they drop capabilities. */
+static __always_inline bool has_installed(s32 nr, s64 ret)
+{
+	u32 operation;
+
+	if (ret < 0 || (nr != settings.seccomp_nr && nr != settings.prctl_nr))
+		return false;
+	operation = regs_arg(current_regs(), 0);
+	return operation == (nr == settings.seccomp_nr ? SECCOMP_SET_MODE_FILTER : PR_SET_SECCOMP);
+}
+
 /* A filter installed where an earlier one was freed must not pass for it. */
 static __always_inline void seccomp_installed(struct task_struct *task)
 {
@@ -204,7 +217,7 @@ __noinline u32 seccomp_exit(s32 nr, s64 ret)
 
 	if (state && state->serial)
 		follow(task, state, nr, ret);
-	if (ret >= 0 && (nr == settings.seccomp_nr || nr == settings.prctl_nr)) {
+	if (has_installed(nr, ret)) {
 		seccomp_installed(task);
 		return 0;
 	}

@@ -278,6 +278,20 @@ def test_the_path_of_a_refused_call(watched: Watch) -> None:
     assert event["path"] == path
 
 
+def test_prctl_without_end_does_not_bring_the_filter_out_again(watched: Watch) -> None:
+    """Twenty thousand times its program would be forty times what the ring holds."""
+    code = (
+        "import ctypes, os\n"
+        "libc = ctypes.CDLL(None)\n"
+        "for _ in range(20_000): libc.prctl(15, b'name', 0, 0, 0)\n"
+        "try: os.mkdir('/tmp/x')\n"
+        "except OSError: pass\n"
+    )
+    with Sandbox(Profile(seccomp={"mkdir": "EPERM"}), "prctl") as sandbox:
+        [event] = watched("seccomp", *sandbox.command([PYTHON, "-c", code]))
+    assert (event["syscall"], event["errno"]) == ("mkdir", "EPERM")
+
+
 # --- programs -----------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ INTERPRETERS = {
     "php": ["php", "-r"],
     "ruby": ["ruby", "-e"],
 }
+_COMMANDS = {"bubblewrap": "bwrap"}  # of drivers that are not called as their command is
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROBE = Path(sys.executable).parent / "probe"
 TIMEOUT_S = 60
@@ -51,7 +52,8 @@ class Scenario:
     why: str | None = None
 
     def missing(self) -> list[str]:
-        needs = (*self.needs, INTERPRETERS[self.lang][0])
+        driver = self.sandbox.driver if self.sandbox else "bubblewrap"
+        needs = (*self.needs, INTERPRETERS[self.lang][0], _COMMANDS.get(driver, driver))
         return [program for program in needs if shutil.which(program, path=PATH) is None]
 
 
@@ -118,6 +120,7 @@ def profile_of(scenario: Scenario, values: Values) -> Profile:
     return dataclasses.replace(
         profile,
         firewall=firewall,
+        shared=[] if profile.driver == "bubblewrap" else [str(values["dir"])],
         read_only=[filled(path, values) for path in profile.read_only],
         tmpfs={filled(path, values): size for path, size in profile.tmpfs.items()},
         landlock=profile.landlock and [filled(path, values) for path in profile.landlock],

@@ -1,6 +1,6 @@
 """Lets a command write beneath some directories only: Landlock, as landlock(7) has it.
 
-`python -m collector.landlock DIR ... -- CMD ...` restricts itself and becomes CMD.
+`python -m collector.sandbox.landlock DIR ... -- CMD ...` restricts itself and becomes CMD.
 """
 
 from __future__ import annotations
