@@ -179,7 +179,7 @@ struct exit_record {
 	__s32 status;   /* as wait(2) gives it */
 	__u32 real_ppid; /* who will reap it */
 	__u64 started_ns; /* CLOCK_BOOTTIME */
-	__u32 silenced; /* 1: its stderr goes to /dev/null */
+	__u32 silenced; /* 1: its stderr goes to /dev/null, if it is still open */
 	__u32 pad;
 };
 
@@ -263,7 +263,7 @@ struct words {
 /* Of `missing` the total only grows, and modulo the size it names the next slot. */
 struct recent {
 	__u32 missing_total;
-	__u32 pad;
+	__u32 silenced; /* 1: the last words to stderr went to /dev/null */
 	struct missing missing[MISSING_COUNT];
 	struct words errors; /* to stderr */
 	struct words output; /* to stdout */

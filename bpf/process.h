@@ -162,13 +162,6 @@ static __always_inline void report_fork_failed(struct task_struct *task, u32 nr,
 	bpf_ringbuf_submit(e, wake(false));
 }
 
-#define NULL_DEVICE (1 << 20 | 3) /* dev_t of /dev/null: major 1, minor 3 (null(4)) */
-
-static __always_inline bool is_null_device(struct file *file)
-{
-	return file && BPF_CORE_READ(file, f_inode, i_rdev) == NULL_DEVICE;
-}
-
 static __always_inline void report_exit(struct task_struct *task)
 {
 	struct exit_record *e;

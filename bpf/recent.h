@@ -88,6 +88,15 @@ static __always_inline void keep_piece(struct words *words, u64 from, u32 size)
 	words->used = at + size;
 }
 
+#define STDOUT 1
+#define STDERR 2
+#define NULL_DEVICE (1 << 20 | 3) /* dev_t of /dev/null: major 1, minor 3 (null(4)) */
+
+static __always_inline bool is_null_device(struct file *file)
+{
+	return file && BPF_CORE_READ(file, f_inode, i_rdev) == NULL_DEVICE;
+}
+
 __noinline int keep_text(u64 from, u64 size, u32 is_output)
 {
 	struct recent *recent = recent_of_current();
@@ -97,6 +106,8 @@ __noinline int keep_text(u64 from, u64 size, u32 is_output)
 	if (!recent)
 		return 0;
 	words = is_output ? &recent->output : &recent->errors;
+	if (!is_output)
+		recent->silenced = is_null_device(file_of(current_task(), STDERR));
 	if (size > WORDS_COUNT * WORDS_SIZE) {
 		from += size - WORDS_COUNT * WORDS_SIZE;
 		size = WORDS_COUNT * WORDS_SIZE;
@@ -111,9 +122,6 @@ __noinline int keep_text(u64 from, u64 size, u32 is_output)
 }
 
 #define IOVECS 10
-
-#define STDOUT 1
-#define STDERR 2
 
 /* How what is written lies in memory: in one, or in an array of struct iovec. */
 enum form {

@@ -76,9 +76,17 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
             found["known as harmless" if pattern.harmless else "known as fatal"] = 1.0
         if suspect.event.errno == "ENOSYS":
             found["not there yet"] = 1.0  # callers are ready for kernels without it
-    if process.exit is not None and process.exit.silenced:
+    if _is_silenced(story, process):
         found["silenced"] = 1.0
     return found
+
+
+def _is_silenced(story: Story, process: Process) -> bool:
+    """Whoever called it wanted to hear nothing of it; not where that is so of the whole test."""
+    root = story.tree.process(story.tree.root).exit
+    if root is not None and root.silenced:
+        return False
+    return process.exit is not None and process.exit.silenced is True
 
 
 def is_carried(story: Story, suspect: Suspect) -> bool:

@@ -80,13 +80,18 @@ def _deepest_failure(story: Story) -> Process:
     while True:
         below = [child for child in story.tree.children(process.pid) if child.pid not in seen]
         strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
+        said = process.exit.last_words or "" if process.exit else ""
+        strong = [child for child in strong if not (said and _is_unheard(child))]
         acted = [child for child in strong if not story.tree.only_reports(child)]
         strong = acted or strong
-        said = process.exit.last_words or "" if process.exit else ""
         if not strong or words.own_fault(said):
             return process
         process = max(strong, key=lambda child: child.weight)
         seen.add(process.pid)
+
+
+def _is_unheard(process: Process) -> bool:
+    return process.exit is not None and process.exit.silenced is True
 
 
 def _relevant_shut(story: Story) -> dict[str, str]:

@@ -58,6 +58,7 @@ class Recent:
     output: str = ""
     missing: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    silenced: bool = False  # the words went to /dev/null
 
 
 def recent_from(record: records.Recent) -> Recent:
@@ -65,7 +66,12 @@ def recent_from(record: records.Recent) -> Recent:
     first = max(0, record.missing_total - records.MISSING_COUNT)
     slots = (i % records.MISSING_COUNT for i in range(first, record.missing_total))
     paths = [text(record.missing[slot].path) for slot in slots]
-    return Recent(words_from(record.errors), words_from(record.output), tuple(dict.fromkeys(paths)))
+    return Recent(
+        words_from(record.errors),
+        words_from(record.output),
+        tuple(dict.fromkeys(paths)),
+        silenced=bool(record.silenced),
+    )
 
 
 def _gone(record: records.RecentRecord) -> tuple[str, ...]:
@@ -337,7 +343,7 @@ class Decoder:
             core=True if record.status & _CORE else None,
             duration_s=(record.head.time_ns - record.started_ns) / 1e9,
             reaper=record.real_ppid,
-            silenced=True if record.silenced else None,
+            silenced=True if record.silenced or recent.silenced else None,
             last_words=recent.words or None,
             last_output=recent.output[-OUTPUT_MAX:] or None,
             missing=recent.missing,

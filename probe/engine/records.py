@@ -247,7 +247,7 @@ class Words(ctypes.Structure):
 class Recent(ctypes.Structure):
     _fields_ = [
         ("missing_total", c_uint32),
-        ("pad", c_uint32),
+        ("silenced", c_uint32),
         ("missing", Missing * MISSING_COUNT),
         ("errors", Words),
         ("output", Words),

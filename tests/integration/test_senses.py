@@ -1036,3 +1036,20 @@ def test_calls_that_the_kernel_does_not_have_and_limits(watched: Watch) -> None:
     events = watched("syscall", PYTHON, "-c", code)
     told = {(event["syscall"], event["errno"]) for event in events}
     assert {("syscall_509", "ENOSYS"), ("pipe2", "EMFILE"), ("mmap", "ENOMEM")} <= told
+
+
+@pytest.mark.parametrize(
+    ("script", "silenced"),
+    [
+        ("cat /no/such 2>/dev/null", True),  # coreutils close stderr before they end
+        (f"{PYTHON} -c 'import sys; sys.exit(\"no\")' 2>/dev/null", True),
+        ("bash -c 'exec 2>&-; exit 3'", None),
+        ("cat /no/such", None),
+        ("cat /no/such >/dev/null", None),
+    ],
+)
+def test_words_that_go_to_nobody(watched: Watch, script: str, silenced: bool | None) -> None:
+    events = watched("exit", "bash", "-c", f"{script}; exit 1")
+    [child, own] = [event for event in events if event["code"]]
+    assert child.get("silenced") == silenced
+    assert own.get("silenced") is None
