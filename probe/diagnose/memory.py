@@ -9,6 +9,9 @@ from probe.diagnose.story import Story, Suspect
 from probe.events import Oom, Signal
 
 _PAGE = 4096
+_MIB = 1 << 20
+_MARGIN = 1.25
+_RESERVED = 8  # times the limit: who has mapped more than that does not mean to use it all
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
@@ -59,7 +62,9 @@ def _oom(story: Story, event: Oom) -> Suspect:
         )
         if event.biggest:
             summary += f" (beside it: {', '.join(event.biggest)})"
-        advice = f"raise the memory limit of {event.cgroup} above {limit}, or use less at once"
+        advice = (
+            f"raise the memory limit of {event.cgroup} to {_enough(event)}, or use less at once"
+        )
     else:
         cause = "memory.system_oom"
         summary = f"the OOM killer ended {who}: the whole machine was out of memory"
@@ -67,6 +72,23 @@ def _oom(story: Story, event: Oom) -> Suspect:
     return Suspect(
         cause=cause, event=event, prior=0.99, summary=summary, advice=advice, silent=True
     )
+
+
+def _enough(event: Oom) -> str:
+    """What would have done, as far as that can be known: nobody touches more than is mapped.
+
+    A heap that grows has not mapped it all yet, and runtimes that reserve address space by
+    the gigabyte say nothing by it; twice the limit is a start then.
+    """
+    limit, mapped = event.limit or 0, event.virtual or 0
+    if 2 * limit < mapped * _MARGIN and mapped <= _RESERVED * limit:
+        return f"{size(_whole(mapped * _MARGIN))} (it had mapped {size(_whole(mapped))})"
+    return f"{size(_whole(2 * limit))} for a start"
+
+
+def _whole(count: float) -> int:
+    """To full MiB, upwards."""
+    return -(-int(count) // _MIB) * _MIB
 
 
 def size(count: int) -> str:

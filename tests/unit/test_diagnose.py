@@ -139,3 +139,23 @@ def test_any_story_has_an_end(events: list[Event], outcome: str) -> None:
         assert finding.cause in CAUSES and 0 <= finding.confidence <= 1
         assert set(finding.evidence) <= known
         assert finding.summary
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("mapped", "told"),
+    [
+        (300 * MIB, "to 375 MiB (it had mapped 300 MiB)"),
+        (70 * MIB, "to 128 MiB for a start"),  # a heap that grows
+        (20_000 * MIB, "to 128 MiB for a start"),  # reserved, never meant to be used
+        (None, "to 128 MiB for a start"),
+    ],
+)
+def test_how_much_memory_would_have_done(mapped: int | None, told: str) -> None:
+    killed = Oom(**at(1, 900), scope="cgroup", cgroup="/c", limit=64 * MIB, virtual=mapped)
+    events = [killed, ended(2, 901, code=None, signal="SIGKILL")]
+    verdict = explain(make_case(span(), events, FULL)).verdict
+    assert verdict is not None
+    assert f"raise the memory limit of /c {told}" in verdict.advice
