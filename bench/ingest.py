@@ -32,7 +32,7 @@ from tests.postgres import Server
 
 ROUNDS = 3
 STREAMS = 128
-BATCHES = 4  # of each stream
+BATCHES = 12  # of each stream
 ITEMS = 512  # of a batch
 EVENTS = STREAMS * BATCHES * ITEMS
 FLOOR_SHARE = 2.0  # the floor's rate over ours

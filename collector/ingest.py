@@ -1,18 +1,16 @@
 """What probes send, checked and committed, exactly once.
 
-Each stream waits for the commit of one batch before it reads the next; what many
-streams bring in the meantime shares one transaction.
+Of each stream one batch is read and checked while the one before it is committed; what
+many streams bring in the meantime shares one transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import dataclasses
 import math
 import time
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 import grpc
 import structlog
@@ -38,32 +36,36 @@ NAME_LENGTH = 1024  # of a sandbox, boot, run or test, in bytes: PostgreSQL's in
 TOGETHER = 64  # deliveries in one transaction
 _HIGHEST = (1 << 63) - 1  # of the integers that a database holds
 _FRACTIONS = {
-    name: [field for field in detail_fields(kind) if "float" in str(kind.__annotations__[field])]
+    name: found
     for name, kind in KINDS.items()
+    if (found := [f for f in detail_fields(kind) if "float" in str(kind.__annotations__[f])])
 }
 HELLO_S = 20.0  # how long a peer may take to say who it is
 WINDOW, WINDOW_BUSY = 4096, 512  # items that a probe may have under way
 
-T = TypeVar("T")
-_Pending = tuple[Delivery, "asyncio.Future[None]"]
+_FIRST = asyncio.FIRST_COMPLETED
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
 
 
 class Malformed(ValueError):
     """The other side does not keep to the protocol."""
 
 
-class Committer:
-    """Brings deliveries into the store, many at a time, in one task."""
+class Gathering(Generic[Asked, Answered]):
+    """Brings what many streams ask of the store there, many at a time, in one task."""
 
-    def __init__(self, store: Ingesting) -> None:
-        self._store = store
-        self._arrived: asyncio.Queue[_Pending] = asyncio.Queue()
+    def __init__(self, work: Callable[[list[Asked]], Sequence[Answered]]) -> None:
+        """`work` answers each of a list, or raises; it is called in a thread."""
+        self._work = work
+        self._arrived: asyncio.Queue[tuple[Asked, asyncio.Future[Answered]]] = asyncio.Queue()
 
-    async def commit(self, delivery: Delivery) -> None:
-        """Returns when it is committed; Problem when it cannot be."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._arrived.put_nowait((delivery, done))
-        await done
+    def submit(self, one: Asked) -> asyncio.Future[Answered]:
+        """The answer to come; Problem when the store has none."""
+        done: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._arrived.put_nowait((one, done))
+        return done
 
     @property
     def busy(self) -> bool:
@@ -76,29 +78,51 @@ class Committer:
             waiting = [await self._arrived.get()]
             while not self._arrived.empty() and len(waiting) < TOGETHER:
                 waiting.append(self._arrived.get_nowait())
-            failure = await self._add(waiting)
-            if failure is None or isinstance(failure, Problem) or len(waiting) == 1:
-                _settle(waiting, failure)
+            failure = await self._answer(waiting)
+            if failure is None:
+                continue
+            if isinstance(failure, Problem) or len(waiting) == 1:
+                _fail(waiting, failure)
             else:  # one of them is at fault: the others shall not suffer for it
                 for one in waiting:
-                    _settle([one], await self._add([one]))
+                    alone = await self._answer([one])
+                    if alone is not None:
+                        _fail([one], alone)
 
-    async def _add(self, waiting: list[_Pending]) -> Exception | None:
+    async def _answer(
+        self, waiting: list[tuple[Asked, asyncio.Future[Answered]]]
+    ) -> Exception | None:
         try:
-            await asyncio.to_thread(self._store.add, [delivery for delivery, _ in waiting])
+            answers = await asyncio.to_thread(self._work, [one for one, _ in waiting])
         except Exception as error:
             return error
+        for (_, done), answer in zip(waiting, answers, strict=True):
+            if not done.cancelled():  # else its stream broke off meanwhile
+                done.set_result(answer)
         return None
 
 
-def _settle(waiting: list[_Pending], failure: Exception | None) -> None:
+def _fail(waiting: Iterable[tuple[Any, asyncio.Future[Any]]], failure: Exception) -> None:
     for _, done in waiting:
-        if done.cancelled():  # its stream broke off meanwhile
-            continue
-        if failure is None:
-            done.set_result(None)
-        else:
+        if not done.cancelled():
             done.set_exception(failure)
+
+
+class Committing:
+    """The two things that streams ask of a store."""
+
+    def __init__(self, store: Ingesting) -> None:
+        self._store = store
+        self.greetings: Gathering[Hello, int] = Gathering(store.greet_all)
+        self.deliveries: Gathering[Delivery, None] = Gathering(self._add)
+
+    def _add(self, deliveries: list[Delivery]) -> list[None]:
+        self._store.add(deliveries)
+        return [None] * len(deliveries)
+
+    async def run(self) -> None:
+        """Works until it is cancelled."""
+        await asyncio.gather(self.greetings.run(), self.deliveries.run())
 
 
 class Ingest:
@@ -112,10 +136,9 @@ class Ingest:
         quota: Quota | None = None,
     ) -> None:
         self._metrics = metrics
-        self._store = Measured(store, metrics)
         self._gate = gate or Gate()
         self._quota = quota or Quota()
-        self._committer = Committer(self._store)
+        self._committing = Committing(Measured(store, metrics))
         self._log = structlog.get_logger("ingest")
         self._stopping = asyncio.Event()
         self._complaints = Complaints()
@@ -128,7 +151,7 @@ class Ingest:
         return grpc.method_handlers_generic_handler(SERVICE, {"Stream": method})
 
     async def commit_forever(self) -> None:
-        await self._committer.run()
+        await self._committing.run()
 
     def stop(self) -> None:
         """Every stream ends after the batch that it is at."""
@@ -139,7 +162,7 @@ class Ingest:
             await self._serve(context)
 
     async def _serve(self, context: Any) -> None:
-        conversation = Conversation(self._store, self._committer, self._quota)
+        conversation = Conversation(self._committing, self._quota)
         try:
             await self._converse(conversation, context)
         except Malformed as error:
@@ -163,28 +186,33 @@ class Ingest:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the collector is stopping")
 
     async def _converse(self, conversation: Conversation, context: Any) -> None:
-        """Until one side ends it."""
-        limit = HELLO_S
-        while (raw := await self._next(context, limit)) is not None:
-            limit = math.inf
-            message = _parsed(raw)
-            if message.HasField("hello"):
-                conversation.claimed = message.hello.sandbox[:NAME_LENGTH]
-            # For each message: a token may expire, or be withdrawn.
-            self._gate.check(context, conversation.claimed)
-            await context.write(await conversation.answer(message, len(raw)))
-            if conversation.pause_s:  # who does not keep to it is read no sooner all the same
-                await _unless(self._stopping, asyncio.sleep(conversation.pause_s))
-
-    async def _next(self, context: Any, limit_s: float) -> bytes | None:
-        """None at the end of the stream, and when the collector is to stop."""
-        timeout = None if math.isinf(limit_s) else limit_s
+        """Until one side ends it. A batch is read and checked while the one before it is
+        committed; answers go out in their order."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        answering: asyncio.Future[None] | None = None
+        limit_s: float | None = HELLO_S
         try:
-            reading = asyncio.wait_for(context.read(), timeout)
-            raw: Any = await _unless(self._stopping, reading)
-        except asyncio.TimeoutError:
-            raise Malformed(f"no Hello within {limit_s:.0f} s") from None
-        return None if raw is None or raw is grpc.aio.EOF else raw
+            while (raw := await _read(context, stopping, answering, limit_s)) is not None:
+                limit_s = None
+                message = _parsed(raw)
+                if message.HasField("hello"):
+                    conversation.claimed = message.hello.sandbox[:NAME_LENGTH]
+                # For each message: a token may expire, or be withdrawn.
+                self._gate.check(context, conversation.claimed)
+                answer = conversation.answer(message, len(raw))
+                if answering is not None:
+                    await answering
+                answering = asyncio.ensure_future(_write(context, answer))
+                if message.HasField("hello"):
+                    await answering  # the store must know whose the first batch is
+                if conversation.pause_s:  # who does not keep to it is read no sooner all the same
+                    await asyncio.wait((stopping,), timeout=conversation.pause_s)
+            if answering is not None:
+                await answering
+        finally:
+            stopping.cancel()
+            if answering is not None:
+                await asyncio.wait((answering,))
 
     def _complain(self, what: str, conversation: Conversation, reason: str, context: Any) -> None:
         """Once for each sandbox (or, of those that were not let in, each host) and reason."""
@@ -213,30 +241,48 @@ def _come_again(delay_s: float) -> tuple[tuple[str, bytes], ...]:
     return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
-async def _unless(event: asyncio.Event, awaitable: Awaitable[T]) -> T | None:
-    """What it results in, or None as soon as the event is set."""
-    work, stop = asyncio.ensure_future(awaitable), asyncio.ensure_future(event.wait())
+async def _read(
+    context: Any,
+    stopping: asyncio.Future[Any],
+    answering: asyncio.Future[None] | None,
+    limit_s: float | None,
+) -> bytes | None:
+    """The next message; None at the end of the stream, and when the collector is to stop.
+
+    Raises what the answer to the message before it fails with.
+    """
+    reading = asyncio.ensure_future(context.read())
+    waiting = {reading, stopping, *((answering,) if answering is not None else ())}
     try:
-        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
-        return work.result() if work.done() else None
+        while not reading.done() and not stopping.done():
+            done, _ = await asyncio.wait(waiting, timeout=limit_s, return_when=_FIRST)
+            if not done:
+                raise Malformed(f"no Hello within {limit_s:.0f} s")
+            if answering is not None and answering in done:
+                answering.result()
+                waiting.discard(answering)
+        raw: Any = reading.result() if reading.done() else grpc.aio.EOF
+        return None if raw is grpc.aio.EOF else raw
     finally:
-        for task in (work, stop):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if not reading.done():
+            reading.cancel()
+            await asyncio.wait((reading,))
+
+
+async def _write(context: Any, answer: Awaitable[wire.CollectorMessage]) -> None:
+    await context.write(await answer)
 
 
 class Conversation:
     """One stream: Hello first, then batches in ascending sequence."""
 
-    def __init__(self, store: Ingesting, committer: Committer, quota: Quota) -> None:
+    def __init__(self, committing: Committing, quota: Quota) -> None:
         self.claimed = ""  # what the other side says that it is
         self.sandbox = ""  # what it may say
         self._hello: Hello | None = None
         self._clock = Clock(0)
         self._last = 0
-        self._store = store
-        self._committer = committer
+        self._committing = committing
         self._quota = quota
         self.pause_s = 0.0  # before more is taken
 
@@ -244,17 +290,17 @@ class Conversation:
         if self.sandbox:
             self._quota.leave(self.sandbox)
 
-    async def answer(self, message: wire.ProbeMessage, size: int) -> wire.CollectorMessage:
+    def answer(self, message: wire.ProbeMessage, size: int) -> Awaitable[wire.CollectorMessage]:
         """To a message of `size` bytes. Malformed for what is against the protocol, Exhausted
-        for a stream too many, Problem when the store cannot."""
+        for a stream too many; the answer itself raises Problem when the store cannot."""
         kind = message.WhichOneof("body")
         if kind == "hello":
-            return await self._greet(message.hello)
+            return self._greet(message.hello)
         if kind == "batch":
-            return await self._take(message.batch, size)
+            return self._take(message.batch, size)
         raise Malformed("a message without a body")
 
-    async def _greet(self, message: wire.Hello) -> wire.CollectorMessage:
+    def _greet(self, message: wire.Hello) -> Awaitable[wire.CollectorMessage]:
         if self.sandbox:
             raise Malformed("a second Hello")
         _check_names(sandbox=message.sandbox, boot=message.boot, version=message.version)
@@ -268,50 +314,55 @@ class Conversation:
         self._clock = Clock(offset)
         coverage = coverage_from(message.coverage)
         self._hello = Hello(message.sandbox, message.boot, message.version, coverage, offset)
-        acknowledged = await asyncio.to_thread(self._store.greet, self._hello)
-        welcome = wire.Welcome(acknowledged=acknowledged, window=self._window)
+        return self._welcome(self._committing.greetings.submit(self._hello))
+
+    async def _welcome(self, greeted: Awaitable[int]) -> wire.CollectorMessage:
+        welcome = wire.Welcome(acknowledged=await greeted, window=self._window)
         return wire.CollectorMessage(welcome=welcome, time_ns=self._clock.say())
 
     @property
     def _window(self) -> int:
-        return WINDOW_BUSY if self._committer.busy else WINDOW
+        return WINDOW_BUSY if self._committing.deliveries.busy else WINDOW
 
-    async def _take(self, batch: wire.Batch, size: int) -> wire.CollectorMessage:
+    def _take(self, batch: wire.Batch, size: int) -> Awaitable[wire.CollectorMessage]:
         if self._hello is None:
             raise Malformed("a Batch before Hello")
         if len(batch.items) > BATCH_ITEMS:
             raise Malformed(f"a Batch of {len(batch.items)} items: {BATCH_ITEMS} are taken")
-        if self._clock.hear(batch.clock):
-            await self._set_clock(self._clock.offset_ns)
         delivery = self._delivery(self._hello, batch)
-        await self._committer.commit(delivery)
         self.pause_s = self._quota.charge(self.sandbox, len(batch.items), size)
+        pause_ms = math.ceil(self.pause_s * 1000)
+        committed = self._committing.deliveries.submit(delivery)
+        return self._acknowledge(committed, delivery.last, pause_ms)
+
+    async def _acknowledge(
+        self, committed: Awaitable[None], last: int, pause_ms: int
+    ) -> wire.CollectorMessage:
+        await committed
         acknowledgement = wire.Acknowledgement(
-            sequence=delivery.last, window=self._window, pause_ms=math.ceil(self.pause_s * 1000)
+            sequence=last, window=self._window, pause_ms=pause_ms
         )
         return wire.CollectorMessage(acknowledgement=acknowledgement, time_ns=self._clock.say())
-
-    async def _set_clock(self, offset_ns: int) -> None:
-        assert self._hello is not None
-        if abs(offset_ns) <= _HIGHEST:
-            self._hello = dataclasses.replace(self._hello, clock_offset_ns=offset_ns)
-            await asyncio.to_thread(self._store.greet, self._hello)
 
     def _delivery(self, hello: Hello, batch: wire.Batch) -> Delivery:
         events: list[EventRow] = []
         spans: list[tuple[int, Observation]] = []
+        last = self._last
         for item in batch.items:
-            if not self._last < item.sequence <= _HIGHEST:
-                raise Malformed(f"sequence {item.sequence} after {self._last}")
-            self._last = item.sequence
-            kind = item.WhichOneof("body")
-            if kind == "event":
+            sequence = item.sequence
+            if not last < sequence <= _HIGHEST:
+                raise Malformed(f"sequence {sequence} after {last}")
+            last = sequence
+            if item.HasField("event"):
                 events.append(_event(item.event))
-            elif kind == "span":
-                spans.append((item.sequence, _observation(item.span, hello)))
+            elif item.HasField("span"):
+                spans.append((sequence, _observation(item.span, hello)))
             else:
                 raise Malformed("an Item without a body")
-        return Delivery(hello.sandbox, hello.boot, self._last, tuple(events), tuple(spans))
+        self._last = last
+        better = self._clock.hear(batch.clock) and abs(self._clock.offset_ns) <= _HIGHEST
+        offset = self._clock.offset_ns if better else None
+        return Delivery(hello.sandbox, hello.boot, self._last, tuple(events), tuple(spans), offset)
 
 
 def _observation(message: wire.Span, hello: Hello) -> Observation:
@@ -332,9 +383,10 @@ def _event(message: wire.Event) -> EventRow:
         raise Malformed("an event without a sequence")
     if sequence > _HIGHEST or span > _HIGHEST or message.count > _HIGHEST:
         _check_integers(sequence=sequence, count=message.count, span=span)
-    for field in _FRACTIONS[kind]:
-        if not math.isfinite(getattr(getattr(message, kind), field)):
-            raise Malformed(f"a {field} that is no number")
+    if kind in _FRACTIONS:
+        for field in _FRACTIONS[kind]:
+            if not math.isfinite(getattr(getattr(message, kind), field)):
+                raise Malformed(f"a {field} that is no number")
     return row
 
 

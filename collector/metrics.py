@@ -100,11 +100,15 @@ class Measured:
         self._metrics = metrics
         self._offsets: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def greet(self, hello: Hello) -> int:
-        self._offsets[hello.sandbox, hello.boot] = hello.clock_offset_ns
+    def greet_all(self, hellos: Sequence[Hello]) -> list[int]:
+        for hello in hellos:
+            self._set_clock(hello.sandbox, hello.boot, hello.clock_offset_ns)
+        return self._timed("greet", lambda: self._store.greet_all(hellos))
+
+    def _set_clock(self, sandbox: str, boot: str, offset_ns: int) -> None:
+        self._offsets[sandbox, boot] = offset_ns
         if len(self._offsets) > _CLOCKS:
             self._offsets.popitem(last=False)
-        return self._timed("greet", lambda: self._store.greet(hello))
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
         self._timed("add", lambda: self._store.add(deliveries))
@@ -126,6 +130,8 @@ class Measured:
     def _count(self, delivery: Delivery, now: int) -> None:
         metrics = self._metrics
         metrics.deliveries.inc()
+        if delivery.clock_offset_ns is not None:
+            self._set_clock(delivery.sandbox, delivery.boot, delivery.clock_offset_ns)
         metrics.items.labels("event").inc(len(delivery.events))
         metrics.items.labels("span").inc(len(delivery.spans))
         if delivery.events:

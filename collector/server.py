@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from collector.tls import Tls
 from probe.access import check_address, is_local
 from probe.problem import Problem
 
+_SWITCH_S = 5e-4  # the database's thread needs its turn often, for a moment each
 GRACE_S = 5.0  # for streams to end by themselves when the collector stops
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
@@ -65,6 +67,7 @@ async def serve(store: Store, door: Door, metrics_address: str | None = None) ->
     Port 0 means any free port; the log line `listening` says which.
     """
     log = structlog.get_logger("server")
+    sys.setswitchinterval(_SWITCH_S)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -48,7 +48,8 @@ class Observation:
 class Delivery:
     """A batch of one probe. `spans` come with their item's number; `last` is the last item's.
 
-    One without items says that the probe is there.
+    One without items says that the probe is there. `clock_offset_ns`: as in Hello, where it
+    is known better since then.
     """
 
     sandbox: str
@@ -56,6 +57,7 @@ class Delivery:
     last: int
     events: tuple[EventRow, ...] = ()
     spans: tuple[tuple[int, Observation], ...] = ()
+    clock_offset_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,8 @@ class Away(Problem):
 class Ingesting(Protocol):
     """What takes what probes send. Every method raises Problem when the database cannot do it."""
 
-    def greet(self, hello: Hello) -> int:
-        """Remembers the probe; the highest item number that is committed for it, 0 for none."""
+    def greet_all(self, hellos: Sequence[Hello]) -> list[int]:
+        """Remembers the probes; of each the highest item number that is committed, 0 for none."""
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
         """Commits all of them or none. Events that are already there stay as they are.
@@ -118,6 +120,9 @@ class Ingesting(Protocol):
 
 class Store(Ingesting, Protocol):
     """All of it. Every method raises Problem when the database cannot do it."""
+
+    def greet(self, hello: Hello) -> int:
+        """One of greet_all."""
 
     def add_outcomes(self, run: str, outcomes: Iterable[Outcome]) -> None:
         """Commits all of them or none. The newer outcome of a test replaces the older."""

@@ -76,6 +76,10 @@ def forgotten(delivery: Delivery) -> Problem:
     )
 
 
+def _probe(hello: Hello) -> tuple[str, str]:
+    return hello.sandbox, hello.boot
+
+
 class SqlStore(ABC):
     """Implements what a Store does by SQL alone."""
 
@@ -86,11 +90,20 @@ class SqlStore(ABC):
         self._lock = threading.RLock()
 
     def greet(self, hello: Hello) -> int:
+        [acknowledged] = self.greet_all([hello])
+        return acknowledged
+
+    def greet_all(self, hellos: Sequence[Hello]) -> list[int]:
+        with self._transaction():
+            # In one order, or two collectors might each wait for the other.
+            known = {_probe(hello): self._greet(hello) for hello in sorted(hellos, key=_probe)}
+        return [known[_probe(hello)] for hello in hellos]
+
+    def _greet(self, hello: Hello) -> int:
         now = time.time_ns()
         coverage = rows.coverage_text(hello.coverage)
         values = (hello.sandbox, hello.boot, hello.version, coverage, hello.clock_offset_ns)
-        with self._transaction():
-            [row] = self._execute(_GREET, *values, now, now)
+        [row] = self._execute(_GREET, *values, now, now)
         return int(row[0])
 
     def add_outcomes(self, run: str, outcomes: Iterable[Outcome]) -> None:

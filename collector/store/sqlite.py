@@ -30,8 +30,8 @@ _ADD_EVENT = (
 )
 _ADD_EVENTS = _ADD_EVENT + f", {_ROW}" * (_TOGETHER - 1)
 _HEAR = (
-    "UPDATE sandboxes SET acknowledged = max(acknowledged, ?), last_heard_ns = ? "
-    "WHERE sandbox = ? AND boot = ? RETURNING id"
+    "UPDATE sandboxes SET acknowledged = max(acknowledged, ?), last_heard_ns = ?, "
+    "clock_offset_ns = coalesce(?, clock_offset_ns) WHERE sandbox = ? AND boot = ? RETURNING id"
 )
 
 
@@ -114,7 +114,7 @@ class SqliteStore(SqlStore):
 
     def _heard(self, delivery: Delivery, now: int) -> int:
         """The number of a probe that was greeted before."""
-        values = (delivery.last, now, delivery.sandbox, delivery.boot)
+        values = (delivery.last, now, delivery.clock_offset_ns, delivery.sandbox, delivery.boot)
         row = self._connection.execute(_HEAR, values).fetchall()
         if not row:
             raise forgotten(delivery)
