@@ -43,7 +43,7 @@ from tests.scenarios import gallery
 FOLDER = Path(gallery.__file__).parent
 GALLERIES = (
     *("gallery.toml", "adversarial.toml", "workflows.toml", "examined.toml"),
-    "containers.toml",
+    *("invented.toml", "containers.toml"),
 )
 JOBS = 2
 PATIENCE_S = 60

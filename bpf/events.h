@@ -314,11 +314,14 @@ struct dns_record {
 };
 
 /* What the loader decides before the programs are loaded. */
+/* The number of what is part of no span, where everybody is watched. */
+#define NOBODYS_SPAN 1
+
 struct settings {
 	__u32 pid_ns;    /* inode number of the namespace in scope; 0: every task */
 	__u32 self_tgid; /* the probe's own process, in that namespace */
 	__u32 mnt_ns;    /* the probe's own */
-	__u32 pad;
+	__u32 everyone;  /* 1: tasks without a span are watched as well */
 	__s32 connect_nr;
 	__s32 seccomp_nr;
 	__s32 prctl_nr;

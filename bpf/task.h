@@ -203,31 +203,32 @@ static __always_inline u64 task_capabilities(struct task_struct *task)
 	return capabilities;
 }
 
+/* Where everybody is watched, those without a span have one together. */
 static __always_inline u64 span_of(struct task_struct *task)
 {
 	struct task_state *state = task_state(task);
 
-	return state ? state->span : 0;
+	if (state && state->span)
+		return state->span;
+	return settings.everyone ? NOBODYS_SPAN : 0;
 }
 
-/*
- * False where the task is part of no span, or out of scope. What nobody asked for must
- * not fill the ring: another's storm would cost a span its events.
- */
+/* False where the task is part of no span, or out of scope. */
 static __always_inline bool identify(struct record *head, u32 kind, struct task_struct *task)
 {
 	struct task_state *state = task_state(task);
+	u64 span = span_of(task);
 
-	if (!state || !state->span)
+	if (!span)
 		return false;
 	head->pid = task_tgid(task);
 	if (!head->pid || head->pid == settings.self_tgid)
 		return false;
 	head->time_ns = bpf_ktime_get_boot_ns();
 	head->kind = kind;
-	head->span = state->span;
+	head->span = span;
 	head->tid = task_tid(task);
-	head->ppid = state->creator ? state->creator : task_real_ppid(task);
+	head->ppid = state && state->creator ? state->creator : task_real_ppid(task);
 	head->serial = 0;
 	head->count = 1;
 	head->inner_pid = innermost((u64)BPF_CORE_READ(task, group_leader, thread_pid));
@@ -274,6 +275,12 @@ static __always_inline void *record_reserve(u64 size, u32 kind, struct task_stru
 
 	if (!identify(&head, kind, task))
 		return NULL;
+	/* What nobody asked for must not cost a span its events: half of the ring is for those. */
+	if (head.span == NOBODYS_SPAN &&
+	    bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > RING_SIZE / 2) {
+		count_loss(head.span, kind);
+		return NULL;
+	}
 	place = bpf_ringbuf_reserve(&ring, size, 0);
 	if (!place) {
 		count_loss(head.span, kind);

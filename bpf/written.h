@@ -127,6 +127,16 @@ static __always_inline void note_writer(struct task_struct *task, u32 pid, u64 p
 		bpf_map_update_elem(&written, &key, &writer, BPF_ANY);
 }
 
+/* What a span removes itself is its own affair; what others remove is missed all the same. */
+static __always_inline void note_removal(struct task_struct *task, u64 path, int dirfd)
+{
+	u64 key = hash_of(task, path, dirfd);
+	struct writer *writer = key ? bpf_map_lookup_elem(&written, &key) : NULL;
+
+	if (writer && writer->span == span_of(task))
+		writer->pid = NOBODY;
+}
+
 /* After a call that made, renamed or removed something. */
 __noinline int changed_files(u32 number)
 {
@@ -146,13 +156,13 @@ __noinline int changed_files(u32 number)
 			return 0;
 		break;
 	case CHANGE_REMOVES:
-		note_writer(task, NOBODY, path, dirfd);
+		note_removal(task, path, dirfd);
 		return 0;
 	case CHANGE_RENAMES:
-		note_writer(task, NOBODY, args[0], AT_FDCWD);
+		note_removal(task, args[0], AT_FDCWD);
 		break;
 	case CHANGE_RENAMES_AT:
-		note_writer(task, NOBODY, args[1], args[0]);
+		note_removal(task, args[1], args[0]);
 		break;
 	}
 	note_writer(task, task_tgid(task), path, dirfd);

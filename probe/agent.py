@@ -15,7 +15,6 @@ import selectors
 import signal
 import socket
 import stat
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -29,10 +28,13 @@ from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, explain
 from probe.engine.core import CoreEngine
 from probe.engine.errors import EngineError
+from probe.engine.loader import load as load_engine
 from probe.events import Event, JsonObject
+from probe.inquiry import Inquiry, RefusedError, Wanted, asker, wants
 from probe.log import configure as configure_logging
 from probe.pidfd import pid_of
 from probe.problem import Problem
+from probe.recorder import Recorder
 from probe.redaction import Redactor, load
 from probe.span import OUTCOMES, Span, open_span
 from probe.watch import READ_EVERY_S, Watch
@@ -45,23 +47,23 @@ SPANS_PER_CLIENT = 64
 LINE_MAX = 1 << 20
 MESSAGE_MAX = 4096  # characters of a harness's own words
 DRAIN_S = 5.0
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+TEND_EVERY_S = 5.0
+WATCHED_MAX = 1 << 20  # bytes that wait for a client that watches
 
 log = structlog.get_logger("agent")
 
 
-class RefusedError(ValueError):
-    """A request that the client must not, or cannot, have answered."""
-
-
 class Client:
-    """One connection: its credentials, what it has sent, and the spans that it opened."""
+    """One connection: who it is, what it has sent, and the spans that it opened."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, group: int | None) -> None:
         self.connection = connection
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, self.uid, _ = _CREDENTIALS.unpack(raw)
+        self.who = asker(connection, group)
+        self.uid = self.who.uid
         self.pending = b""
+        self.watches: Wanted | None = None  # the events that it wants as they come
+        self.unsent = b""
+        self.unseen = 0  # of those, what it was too slow for
         self.pidfds: list[int] = []
         self.spans: dict[int, int] = {}  # key: pidfd
 
@@ -80,8 +82,13 @@ class Agent:
         redactor: Redactor,
         listener: socket.socket,
         stream: Stream | None,
+        group: int | None = None,
     ) -> None:
+        """`group`: whose members see what all users did."""
+        self._group = group
         self._watch = watch
+        self._inquiry = Inquiry(watch)
+        self._tended = time.monotonic()
         self._redactor = redactor
         self._stream = stream
         self._listener = listener
@@ -91,6 +98,9 @@ class Agent:
             "begin": self._begin,
             "end": self._end,
             "status": self._status,
+            "why": lambda client, request: self._inquiry.why(client.who, request),
+            "recent": lambda client, request: self._inquiry.recent(client.who, request),
+            "watch": self._begin_watching,
         }
         self._selector = selectors.DefaultSelector()
         self._selector.register(watch.fileno(), selectors.EVENT_READ, lambda: None)
@@ -105,6 +115,11 @@ class Agent:
                     return
                 key.data()
             self._watch.read()
+            if time.monotonic() - self._tended > TEND_EVERY_S:
+                self._tended = time.monotonic()
+                self._watch.tend()
+            for client in [one for one in self._clients.values() if one.watches]:
+                self._show(client)
 
     def close(self) -> None:
         """Ends what is open, and gives the collector time to take what waits."""
@@ -126,7 +141,7 @@ class Agent:
             connection.close()
             return
         connection.setblocking(False)
-        client = Client(connection)
+        client = Client(connection, self._group)
         self._clients[connection.fileno()] = client
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(client))
 
@@ -219,6 +234,7 @@ class Agent:
         pidfd = client.spans.pop(key)
         case = self._watch.end(key, None if span.whole_process else pidfd)
         os.close(pidfd)
+        self._inquiry.keep(case, client.uid)
         if self._stream is not None:
             self._stream.put_span(span, case.coverage, case.losses)
         return case
@@ -230,6 +246,37 @@ class Agent:
             "clients": len(self._clients),
             "stream": self._stream.status() if self._stream is not None else None,
         }
+
+    def _begin_watching(self, client: Client, request: JsonObject) -> JsonObject:
+        client.watches = wants(request)
+        return {"coverage": self._watch.coverage.as_json()}
+
+    def take(self, event: Event) -> None:
+        """Brings an event on its way: to the collector, and to those that watch and may see it."""
+        if self._stream is not None and event.span:
+            self._stream.put_event(event)
+        for client in self._clients.values():
+            if client.watches is None or not client.watches(event) or not client.who.sees(event):
+                continue
+            line = json.dumps({"event": event.as_json()}).encode() + b"\n"
+            if len(client.unsent) + len(line) > WATCHED_MAX:
+                client.unseen += event.count
+            else:
+                client.unsent += line
+
+    def _show(self, client: Client) -> None:
+        """Sends what a client takes just now."""
+        if client.unseen and not client.unsent:
+            client.unsent = json.dumps({"lost": client.unseen}).encode() + b"\n"
+            client.unseen = 0
+        try:
+            sent = client.connection.send(client.unsent) if client.unsent else 0
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(client)
+            return
+        client.unsent = client.unsent[sent:]
 
     def _drop(self, client: Client) -> None:
         """A client that went away leaves its spans without an end."""
@@ -305,8 +352,9 @@ def serve(options: argparse.Namespace) -> None:
     path = options.socket or local.socket_path()
     access = from_options(options, options.collector) if options.collector else None
     redactor = load(options.redact)
+    group = _group(options.group)
     try:
-        engine = CoreEngine()
+        engine = CoreEngine(load_engine(everyone=options.keep_minutes > 0))
     except EngineError as error:
         raise Problem(f"cannot watch: {error}", error.mend) from error
     _make_room_for_clients()
@@ -315,7 +363,9 @@ def serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os.write(stop, b"x"))
     stream = _stream(access, engine.coverage, options) if access is not None else None
-    agent = Agent(Watch(engine, redactor, _sink(stream)), redactor, listener, stream)
+    recorder = Recorder(options.keep_minutes * 60, options.keep_size << 20)
+    watch = Watch(engine, redactor, lambda event: agent.take(event), recorder)
+    agent = Agent(watch, redactor, listener, stream, group)
     log.info("listening", socket=path, collector=options.collector, engine=engine.name)
     try:
         agent.run(stopped)
@@ -324,6 +374,17 @@ def serve(options: argparse.Namespace) -> None:
             os.unlink(path)
         agent.close()
     log.info("ended")
+
+
+def _group(name: str | None) -> int | None:
+    import grp
+
+    if name is None:
+        return None
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise Problem(f"--group {name}: no such group", "name one of /etc/group") from None
 
 
 def _stream(access: Access, coverage: Coverage, options: argparse.Namespace) -> Stream:
@@ -359,11 +420,3 @@ def _make_room_for_clients() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _sink(stream: Stream | None) -> Callable[[Event], None]:
-    def sink(event: Event) -> None:
-        if stream is not None and event.span:
-            stream.put_event(event)
-
-    return sink

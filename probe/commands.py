@@ -142,6 +142,77 @@ signals: SIGTERM sends what is left and ends it"""
         "--spool-age", metavar="HOURS", type=_positive, default=24, help="at most (%(default)s)"
     )
     agent.add_argument("--socket", metavar="PATH", help="default: /run/probe/agent.sock")
+    agent.add_argument(
+        "--keep-minutes",
+        metavar="N",
+        type=_positive_or_none,
+        default=30,
+        help="remember what everybody did for so long, for probe why; 0 for spans alone "
+        "(%(default)s)",
+    )
+    agent.add_argument(
+        "--keep-size", metavar="MIB", type=_positive, default=8, help="at most (%(default)s)"
+    )
+    agent.add_argument(
+        "--group", metavar="NAME", help="its members see what all users did; else only root does"
+    )
+
+
+def _add_why(why: Parser) -> None:
+    why.epilog = """examples:
+  probe why                the last failed command of this terminal
+  probe why 4711           a process that is gone
+  probe why --last 3       the last three failed commands
+  probe why --test t17     a test that ran under probe run or the pytest plugin
+  probe why --brief        one line, for a prompt or an agent
+
+exit status: 0 when there is an explanation; 1 when nothing that failed is remembered"""
+    which = why.add_mutually_exclusive_group()
+    which.add_argument("pid", metavar="PID", nargs="?", type=_positive, help="what this was")
+    which.add_argument("--last", metavar="N", type=_positive, help="the last N failed commands")
+    which.add_argument("--test", metavar="ID", help="a failed test")
+    how = why.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="whole reports, a line each")
+    how.add_argument("--brief", action="store_true", help="one line")
+
+
+def why_command(options: argparse.Namespace) -> int:
+    from probe.asking import why_command
+
+    return why_command(options)
+
+
+def _add_watch(watch: Parser) -> None:
+    watch.epilog = """examples:
+  probe watch --failed                      what goes wrong, as it happens
+  probe watch --kind connect --kind dns     who talks to whom
+  probe watch --json | jq .                 for programs"""
+    watch.add_argument(
+        "--kind", metavar="K", action="append", default=[], help="only these (repeatable)"
+    )
+    watch.add_argument("--failed", action="store_true", help="only what went wrong")
+    watch.add_argument("--json", action="store_true", help="an event a line, for programs")
+
+
+def watch_command(options: argparse.Namespace) -> int:
+    from probe.asking import watch_command
+
+    return watch_command(options)
+
+
+def _add_hook(hook: Parser) -> None:
+    hook.epilog = """examples:
+  source <(probe hook bash)      in ~/.bashrc: probe why shows the command as it was typed
+  source <(probe hook zsh)       in ~/.zshrc
+  probe hook fish | source       in ~/.config/fish/config.fish"""
+    hook.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL")
+
+
+def hook_command(options: argparse.Namespace) -> int:
+    from probe.hook import HOOKS
+
+    sys.stdout.write(HOOKS[options.shell])
+    return 0
 
 
 def _add_doctor(doctor: Parser) -> None:
@@ -229,6 +300,10 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _positive_or_none(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
 def run_command(options: argparse.Namespace) -> int:
     from probe import local, run, watcher
 
@@ -297,7 +372,10 @@ def _tell(report: JsonObject, explained: bool, path: str | None) -> None:
 COMMANDS = {
     "run": ("run a command under watch and explain its failure", _add_run, run_command),
     "doctor": ("say what this sandbox can do and what will break", _add_doctor, doctor_command),
+    "why": ("explain what failed last in this terminal", _add_why, why_command),
+    "watch": ("show what happens in this sandbox", _add_watch, watch_command),
     "agent": ("the daemon of a sandbox image", _add_agent, agent_command),
+    "hook": ("print what a shell is to source, for probe why", _add_hook, hook_command),
     "completion": (
         "print what a shell is to source to complete probe",
         _add_completion,

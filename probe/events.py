@@ -26,6 +26,7 @@ class Event:
     """
 
     kind: ClassVar[str] = ""
+    is_trouble: ClassVar[bool] = False  # whatever it says
 
     sequence: int
     time_ns: int
@@ -44,6 +45,11 @@ class Event:
     @property
     def id(self) -> str:
         return f"e{self.sequence}"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether something went wrong, which is worth more than what went well."""
+        return self.is_trouble or getattr(self, "errno", None) is not None
 
     def as_json(self) -> JsonObject:
         """The event as the report shows it; fields without a value are left out."""
@@ -73,6 +79,7 @@ class Seccomp(Event):
     """A syscall that a seccomp filter did not let through."""
 
     kind: ClassVar[str] = "seccomp"
+    is_trouble: ClassVar[bool] = True
 
     syscall: str
     args: tuple[int, ...] = ()
@@ -157,6 +164,10 @@ class Exit(Event):
     missing: tuple[str, ...] = ()  # paths it looked for and did not find last, when it failed
     gone: tuple[str, ...] = ()  # of these the ones that had been made before, and by whom
 
+    @property
+    def is_failure(self) -> bool:
+        return self.code != 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect(Event):
@@ -173,6 +184,10 @@ class Connect(Event):
     abandoned: bool | None = None  # closed by its owner before an answer came
     duration_s: float | None = None
     route: str | None = None  # what the routing table says of the address
+
+    @property
+    def is_failure(self) -> bool:
+        return self.errno is not None or bool(self.abandoned)
 
     @property
     def is_local(self) -> bool:
@@ -192,12 +207,17 @@ class Dns(Event):
     rcode: str | None = None  # none: unanswered
     duration_s: float | None = None
 
+    @property
+    def is_failure(self) -> bool:
+        return self.rcode != "NOERROR"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oom(Event):
     """The OOM killer chose this process."""
 
     kind: ClassVar[str] = "oom"
+    is_trouble: ClassVar[bool] = True
 
     scope: str  # cgroup or system
     cgroup: str | None = None
@@ -239,6 +259,7 @@ class Signal(Event):
     """A signal that ends processes, from `pid` to `target`."""
 
     kind: ClassVar[str] = "signal"
+    is_trouble: ClassVar[bool] = True
 
     signal: str
     target: int
@@ -258,6 +279,7 @@ class Limit(Event):
     """A limit that was reached outside the other kinds."""
 
     kind: ClassVar[str] = "limit"
+    is_trouble: ClassVar[bool] = True
 
     limit: str
     value: int | None = None
@@ -268,6 +290,7 @@ class Loss(Event):
     """Events that could not be delivered: `count` of them, of one sense."""
 
     kind: ClassVar[str] = "loss"
+    is_trouble: ClassVar[bool] = True
 
     sense: str
     where: str = "ring"  # ring (of the kernel), queue, spool

@@ -13,7 +13,7 @@ import socket
 
 TYPE_CHECKING = False  # not from typing: with an agent at hand, every import is felt
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from probe.events import JsonObject
@@ -88,6 +88,12 @@ class Client:
         if "error" in answer:
             raise AgentError(answer["error"])
         return answer
+
+    def listen(self) -> Iterator[JsonObject]:
+        """What the agent says from now on, until it goes away."""
+        self._connection.settimeout(None)
+        while (line := self._answers.readline(LINE_MAX)).endswith(b"\n"):
+            yield json.loads(line)
 
     def close(self) -> None:
         self._answers.close()

@@ -14,7 +14,9 @@ from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, make_case
 from probe.diagnose.background import features
 from probe.engine.engine import Engine
-from probe.events import Event, Exit
+from probe.engine.records import NOBODYS_SPAN
+from probe.events import Event
+from probe.recorder import Recorder
 from probe.redaction import Redactor
 from probe.span import Span
 
@@ -39,7 +41,7 @@ class Record:
         self.events.append(event)
 
     def _make_room(self) -> None:
-        worth, kept = [_failed(event) for event in self.events], []
+        worth, kept = [event.is_failure for event in self.events], []
         surplus = EVENTS_PER_SPAN // 4
         for event, failed in zip(self.events, worth, strict=True):
             if surplus and not failed:
@@ -56,16 +58,17 @@ class Record:
         self.dropped[sense] = self.dropped.get(sense, 0) + event.count
 
 
-def _failed(event: Event) -> bool:
-    if isinstance(event, Exit):
-        return event.code != 0
-    return bool(getattr(event, "errno", None)) or event.kind in ("seccomp", "oom", "signal")
-
-
 class Watch:
     """One engine, any number of open spans. Its methods may be called from several threads."""
 
-    def __init__(self, engine: Engine, redactor: Redactor, sink: Sink | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        redactor: Redactor,
+        sink: Sink | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._recorder = recorder
         self._redactor = redactor
         self._engine = engine
         self._context = Context()
@@ -137,8 +140,31 @@ class Watch:
             while record is not None:
                 record.add(event)
                 record = record.outer
+            if self._recorder is not None:
+                self._recorder.add(event)
             if self._sink is not None:
                 self._sink(event)
+
+    def tend(self) -> None:
+        """To be called every few seconds: takes in what was only counted of nobody's storms."""
+        if self._recorder is not None:
+            with self._lock:
+                self._take(self._engine.unfold(NOBODYS_SPAN))
+                self._recorder.note_losses(time.time_ns(), self._engine.losses(NOBODYS_SPAN))
+
+    def recorded(self) -> list[Event]:
+        """What is kept of everybody, up to this moment, in order of time."""
+        if self._recorder is None:
+            return []
+        self.tend()
+        with self._lock:
+            self._take(self._engine.flush(NOBODYS_SPAN))
+            return self._recorder.events()
+
+    def lost_since(self, since_ns: int) -> Losses:
+        """What is missing of `recorded` from then on."""
+        with self._lock:
+            return self._recorder.lost_since(since_ns) if self._recorder else Losses()
 
     def close(self) -> None:
         if self._reader is not None:

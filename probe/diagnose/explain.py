@@ -19,7 +19,7 @@ from probe.diagnose import (
 )
 from probe.diagnose.case import Case, Dismissal, Explanation, Finding
 from probe.diagnose.story import Story, Suspect
-from probe.diagnose.weighing import confidence, grounds, is_carried
+from probe.diagnose.weighing import carrier, confidence, grounds, weigh
 from probe.events import Connect, Dns
 
 Rule = Callable[[Story], Iterator[Suspect | Dismissal]]
@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     limits.suspects,
     sandbox.suspects,
 )
-CERTAIN_ENOUGH = 0.5  # below it, a finding is an alternative to the work's own fault
+CERTAIN_ENOUGH = 0.55  # below it, a finding is an alternative to the work's own fault
 ALTERNATIVES = 4
 DISMISSALS = 50
 
@@ -53,7 +53,7 @@ def explain(case: Case) -> Explanation:
         if isinstance(judged, Dismissal):
             dismissed.append(judged)
         else:
-            _keep_best(findings, judged, suspect)
+            _keep_best(findings, judged)
     if case.span.passed:
         return Explanation(None, (), tuple(dismissed[:DISMISSALS]))
     ranked = _ranked(findings.values())
@@ -67,22 +67,29 @@ def explain(case: Case) -> Explanation:
     )
 
 
-Judged = tuple[Finding, Suspect]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judged:
+    """`score` is not bounded, as a confidence is: of two that are sure, one is surer."""
+
+    finding: Finding
+    suspect: Suspect
+    score: float
+
+
+_AT_ONCE_NS = 50_000_000
 _INSISTED = 0.95  # the prior of what was tried again and again, or waited for
 
 
 def _ranked(judged: Iterable[Judged]) -> list[Finding]:
     """The surest first; but a consequence comes behind what it is a consequence of."""
-    ranked = sorted(judged, key=lambda pair: -pair[0].confidence)
-    if len(ranked) > 1:
-        first, suspect = ranked[0]
-        for at, (other, reason) in enumerate(ranked[1:], 1):
-            if other.confidence >= CERTAIN_ENOUGH and _follows(suspect, reason):
-                del ranked[at]
-                sure = max(first.confidence, other.confidence)
-                ranked.insert(0, (dataclasses.replace(other, confidence=sure), reason))
-                break
-    return [finding for finding, _ in ranked]
+    ranked = sorted(judged, key=lambda one: -one.score)
+    found = [one.finding for one in ranked]
+    for at, one in enumerate(ranked[1:], 1):
+        if one.finding.confidence >= CERTAIN_ENOUGH and _follows(ranked[0].suspect, one.suspect):
+            sure = max(found[0].confidence, one.finding.confidence)
+            found.insert(0, dataclasses.replace(found.pop(at), confidence=sure))
+            break
+    return found
 
 
 def _follows(suspect: Suspect, reason: Suspect) -> bool:
@@ -94,12 +101,14 @@ def _follows(suspect: Suspect, reason: Suspect) -> bool:
     if suspect.cause == "limit.killed":
         kept_it = isinstance(reason.event, (Connect, Dns)) and reason.prior >= _INSISTED
         return kept_it or reason.event.pid in suspect.killed
+    # A reset follows upon the death of a peer so closely that either may be told first.
+    slack_ns = _AT_ONCE_NS if suspect.cause == "net.reset" else 0
     local = isinstance(suspect.event, Connect) and suspect.event.is_local
     return (
         local
         and not isinstance(reason.event, (Connect, Dns))
         and reason.event.pid != suspect.event.pid
-        and reason.event.time_ns < suspect.event.time_ns
+        and reason.event.time_ns < suspect.event.time_ns + slack_ns
     )
 
 
@@ -112,24 +121,25 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
 def cleared(story: Story, suspect: Suspect) -> str | None:
     """Why it did not matter, where that is proven; None where it is to be weighed."""
     reason = story.aftermath(suspect.event)
-    return None if reason is None or is_carried(story, suspect) else reason
+    return None if reason is None or carrier(story, suspect) is not None else reason
 
 
-def _judged(story: Story, suspect: Suspect) -> Finding | Dismissal:
+def _judged(story: Story, suspect: Suspect) -> Judged | Dismissal:
     """A finding with its confidence, or a dismissal with the reason."""
     reason = cleared(story, suspect)
     if reason is not None:
         return Dismissal(suspect.event.id, reason)
-    sure = confidence(grounds(story, suspect))
+    score = weigh(grounds(story, suspect))
     evidence = suspect.evidence or (suspect.event.id,)
     exit_event = story.process(suspect.event).exit
     if exit_event is not None and exit_event.id not in evidence:
         evidence = (*evidence, exit_event.id)
-    return Finding(suspect.cause, sure, suspect.summary, suspect.advice, evidence)
+    finding = Finding(suspect.cause, confidence(score), suspect.summary, suspect.advice, evidence)
+    return Judged(finding, suspect, score)
 
 
-def _keep_best(findings: dict[str, Judged], finding: Finding, suspect: Suspect) -> None:
-    """One finding a cause and thing: what happened again is not another cause."""
-    key = finding.cause
-    if key not in findings or finding.confidence >= findings[key][0].confidence:
-        findings[key] = finding, suspect
+def _keep_best(findings: dict[str, Judged], judged: Judged) -> None:
+    """One finding a cause: what happened again is not another cause."""
+    cause = judged.finding.cause
+    if cause not in findings or judged.score >= findings[cause].score:
+        findings[cause] = judged

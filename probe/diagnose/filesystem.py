@@ -12,7 +12,7 @@ from probe.diagnose.memory import size
 from probe.diagnose.process import is_program_path
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
-from probe.events import Exec, Exit, File
+from probe.events import Exec, Exit, File, Seccomp
 
 _CAUSES = {
     "EROFS": "fs.read_only",
@@ -52,16 +52,16 @@ _WORDS = {
         "chmod +x {path}, or start it through its interpreter",
     ),
     "fs.no_space": (
-        "no space is left at {folder} ({size})",
-        "make the file system at {folder} larger than {size}, or clean it up",
+        "no space is left at {folder}{size}",
+        "make the file system at {folder} larger, or clean it up",
     ),
     "fs.no_inodes": (
         "no inodes are left at {folder}",
         "give the file system at {folder} more inodes, or keep fewer files there",
     ),
     "memory.shm_full": (
-        "the shared memory at {folder} is used up ({size})",
-        "make it larger: --shm-size, or mount {folder} with a size above {size}",
+        "the shared memory at {folder} is used up{size}",
+        "make it larger: --shm-size, or a larger size of the tmpfs at {folder}",
     ),
     "fs.quota": ("the disk quota is used up", "raise the quota of uid {uid}"),
     "fs.open_files_limit": (
@@ -97,23 +97,30 @@ def _missing(
     `programs` could not be started by anybody, `refused` not be opened or made by it.
     """
     ended = process.exit
-    if ended is None or not ended.code or not process.weight or not ended.missing:
+    if ended is None or not ended.code or not process.weight:
+        return None
+    if not ended.missing and not story.refused_to_make:
         return None
     said = story.words(process.pid)
     programs = programs | {
         os.path.basename(path) for path in ended.missing if is_program_path(path)
     }
-    for path in reversed(ended.missing):
-        name = os.path.basename(path.rstrip("/"))
-        if name in programs or is_program_path(path) or len(name) <= 2:
+    telling = [line for line in said.splitlines() if _tells_of_missing(line)]
+    for path in _likeliest_first(said, ended.missing):
+        name = _name(path)
+        read = ended.code != _NOT_FOUND and words.names(said, path)  # `. DIR/bin/activate`
+        if len(name) <= 2 or (not read and (name in programs or is_program_path(path))):
             continue  # the lookup of a program, which the exec family explains
-        if name in refused:
-            continue  # it could not be made, which says more
-        named = words.says(said, "ENOENT") and _named(said, path, name)
+        if name in refused or _is_a_guess(said, path):
+            continue  # it could not be made, which says more; or was not meant
+        named = any(words.names(line, path) or words.names(line, name) for line in telling)
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None:
             return _not_persisted(story, ended, path, made, 0.9 if named else 0.7)
         if named or _alluded(said, path, process.name, path == ended.missing[-1]):
+            in_vain = _made_in_vain(story, ended, path)
+            if in_vain is not None:
+                return in_vain
             return Suspect(
                 cause="fs.missing",
                 event=ended,
@@ -121,15 +128,87 @@ def _missing(
                 summary=f"{story.who(ended)} needs {path}, which is not there",
                 advice=f"put {path} into the sandbox, or tell the work where it is",
                 mentions=(path, name) if named else (),
-                spellings=words.errno_spellings("ENOENT") if named else (),
+                spellings=(*words.errno_spellings("ENOENT"), *words.CANNOT) if named else (),
             )
+    return _told_in_vain(story, ended, telling)
+
+
+def _tells_of_missing(line: str) -> bool:
+    """It says that something is not there, or cannot be used."""
+    return words.says(line, "ENOENT") or words.mentions(line, words.CANNOT)
+
+
+def _told_in_vain(story: Story, ended: Exit, telling: list[str]) -> Suspect | None:
+    """Something was to be made where there is no directory, because that was refused."""
+    for line in telling:
+        for told in _PATH.findall(line):
+            suspect = _made_in_vain(story, ended, told)
+            if suspect is not None:
+                return suspect
     return None
+
+
+def _name(path: str) -> str:
+    return os.path.basename(path.rstrip("/"))
+
+
+def _likeliest_first(said: str, missing: tuple[str, ...]) -> list[str]:
+    """The one whose whole path is told, then one whose name is; of those the last."""
+
+    def rank(path: str) -> int:
+        return 0 if words.names(said, path) else 1 if words.names(said, _name(path)) else 2
+
+    last_first = list(reversed(missing))
+    return sorted(last_first, key=rank) if said else last_first
+
+
+def _is_a_guess(said: str, path: str) -> bool:
+    """A spelling that a program tried beside the name that it was given: a.zip, then a.zip.ZIP.
+
+    Where the name itself was there, nobody misses its other spellings; where it was not, it
+    is the one that is missed.
+    """
+    stem, extension = os.path.splitext(_name(path))
+    return bool(extension) and "." in stem and words.names(said.replace(_name(path), ""), stem)
+
+
+def _made_in_vain(story: Story, ended: Exit, path: str) -> Suspect | None:
+    """What was to make the file, or the directory that it lies in, was refused before."""
+    parts = set(path.split("/")[-_NEAR:])
+    for event in story.refused_to_make:
+        refused = _name(event.path or "")
+        if len(refused) <= 1 or refused not in parts or event.time_ns >= ended.time_ns:
+            continue
+        if isinstance(event, File) and event.errno not in _CAUSES:
+            continue
+        cause = "seccomp.denied" if isinstance(event, Seccomp) else _cause(event)
+        who = f"{event.comm} (pid {event.pid})"
+        return Suspect(
+            cause=cause,
+            event=ended,
+            prior=0.85,
+            summary=f"{story.who(ended)} needs {path}, which is not there because "
+            f"{event.syscall} {event.path} was refused to {who} ({event.errno})",
+            advice=f"let {event.comm} make {event.path}: allow {event.syscall} in the sandbox's "
+            "seccomp profile"
+            if isinstance(event, Seccomp)
+            else f"let {event.comm} make {event.path}",
+            mentions=(path, _name(path)),
+            spellings=(*words.errno_spellings("ENOENT"), *words.CANNOT),
+            evidence=(event.id, ended.id),
+        )
+    return None
+
+
+_NOT_FOUND = 127
+_NEAR = 3  # parts of a path that are looked at, from its end
 
 
 # What the C library, loaders and runtimes look for everywhere, and nobody misses.
 _NOISE = re.compile(
-    r"\.(so|pyc|mo)\b|/\.cache/|/ld\.so|/gconv|/__init__|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
+    r"\.(so|pyc|mo)\b|/\.cache/|(^|/)\.git/|/ld\.so|/gconv|/__init__|-packages$|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
 )
+_PATH = re.compile(r"[^\s'\"`(]*/[^\s'\"`):,]*")
 _OTHER_PATH = re.compile(r"(?<!at )(?<!in )(?<![\w.])/\w+/")  # not where the program itself lies
 _COMMON_FOLDERS = frozenset({"share", "local", "python", "python3", "tmp", "config", "cache"})
 _NAME_WORTH = 5  # letters; shorter ones stand in every other line
@@ -144,6 +223,8 @@ def _alluded(said: str, path: str, program: str, last: bool) -> bool:
     told = [part for part in parts if part not in _COMMON_FOLDERS and part != program]
     top = "/" + path.split("/")[1]
     for line in faults or said.splitlines()[-1:]:
+        # Another path has its folders in common with half of what there is.
+        line = _PATH.sub(lambda found: found[0] if path.endswith(found[0]) else " ", line)
         if any(words.names(line, part) for part in told):
             return True
         if top in ("/proc", "/sys") and words.names(line, top):
@@ -167,14 +248,6 @@ def _not_persisted(story: Story, ended: Exit, path: str, made: str, prior: float
     )
 
 
-def _named(said: str, path: str, name: str) -> bool:
-    """In the very line that says that something is not there."""
-    return any(
-        words.says(line, "ENOENT") and (words.names(line, path) or words.names(line, name))
-        for line in said.splitlines()
-    )
-
-
 def _file(story: Story, event: File) -> Suspect:
     cause = _cause(event)
     what, advice = _WORDS[cause]
@@ -184,7 +257,7 @@ def _file(story: Story, event: File) -> Suspect:
         "path": event.obstacle or event.path,
         "uid": event.uid,
         "mode": event.mode or "its mode or owner",
-        "size": size(event.size) if event.size is not None else "unknown size",
+        "size": f" ({size(event.size)})" if event.size is not None else "",
         "limit": _limit(event),
         "syscall": event.syscall,
         "capability": "CAP_MKNOD" if event.syscall.startswith("mknod") else "CAP_CHOWN",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from probe.diagnose.case import Dismissal
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
+from probe.events import Seccomp
 
 # What is missing, as a noun, and how the runtime says so. Names that begin with a dot or
 # a slash are the work's own files.
@@ -25,11 +26,12 @@ _SAID = (
     ("R package", r"there is no package called .(\w[\w.]*)"),
     ("shared library", r"error while loading shared libraries: (\S+): cannot open"),
     ("library", r"(?m)cannot find -l([\w+.-]+)"),
+    ("Java class", r"Could not find or load main class (\S+)"),
     ("Lua module", r"module '([\w.]+)' not found:"),
 )
 _PATTERNS = tuple((noun, re.compile(pattern)) for noun, pattern in _SAID)
 # One of these is in each of them; most words hold none, and there may be thousands.
-_HINT = re.compile("odule|package|cannot (load|find)|locate|shared libraries")
+_HINT = re.compile("odule|package|cannot (load|find)|locate|shared libraries|main class")
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
@@ -57,11 +59,21 @@ def _missing(story: Story, process: Process) -> Suspect | None:
     return Suspect(
         cause="fs.missing",
         event=ended,
-        prior=0.85,
+        prior=0.4 if _could_not_look(story, process) else 0.85,
         summary=f"{story.who(ended)} needs the {noun} {name}, which is not installed here",
         advice=f"install {name} in the sandbox image",
         mentions=(name,),
         spellings=(match[0],),
+    )
+
+
+_LOOKING = re.compile(r"getdents|^open|stat|readlink|^read")
+
+
+def _could_not_look(story: Story, process: Process) -> bool:
+    """Reading directories and files was refused to it: it may well be there."""
+    return any(
+        event.pid == process.pid and _LOOKING.search(event.syscall) for event in story.all(Seccomp)
     )
 
 

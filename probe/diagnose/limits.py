@@ -44,7 +44,8 @@ def _own_limit(story: Story, event: Signal, ended: Exit) -> Suspect:
     cause, what, advice = _OWN_LIMITS.get(event.signal, _OWN_LIMITS["SIGXCPU"])
     limit = ""
     if event.limit is not None:
-        limit = f", {size(event.limit)}" if event.signal == "SIGXFSZ" else f", {event.limit} s"
+        told = size(event.limit) if event.signal == "SIGXFSZ" else f"{event.limit} s"
+        limit, advice = f", {told}", f"{advice} above {told}"
     return Suspect(
         cause=cause,
         event=ended,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.story import Story, Suspect
-from probe.events import Connect, Dns
+from probe.events import Connect, Dns, Exit
 
 _CAUSES = {
     "ECONNREFUSED": "net.refused",
@@ -68,8 +68,24 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.worth_judging(Connect, unless=_was_reached):
         if _came_to_nothing(story, event):
             yield _connect(story, event, attempts)
+    for process in story.dead_services:
+        if process.exit is not None and not process.exit.code:
+            yield _crashed(story, process.exit)
     for query in story.worth_judging(Dns, unless=lambda query: query.rcode == "NOERROR"):
         yield _name(story, query)
+
+
+def _crashed(story: Story, ended: Exit) -> Suspect:
+    """The service itself belongs to the work, and went down by its own fault."""
+    return Suspect(
+        cause="workload.crashed",
+        event=ended,
+        prior=0.95,
+        summary=f"{story.who(ended)}, which others were connected to, crashed with "
+        f"{ended.signal} of its own making",
+        advice="debug that program: nothing in the sandbox stood in its way",
+        silent=True,
+    )
 
 
 def _was_reached(event: Connect) -> bool:
@@ -87,10 +103,11 @@ def _name(story: Story, event: Dns) -> Suspect | Dismissal:
         return Dismissal(event.id, f"{event.name} was found all the same")
     cause = _RCODES.get(event.rcode or "", "net.dns_failed")
     what, advice = _NAME_WORDS[cause]
+    waited = not event.rcode and _was_killed(story, event)
     return Suspect(
         cause=cause,
         event=event,
-        prior=0.85,
+        prior=0.97 if waited else 0.85,
         summary=f"{story.who(event)} could not resolve {event.name}: the name server "
         f"{event.resolver} {what.format(rcode=event.rcode)}",
         advice=advice.format(name=event.name, resolver=event.resolver),
@@ -106,9 +123,11 @@ _SOUGHT_BY_ALL = re.compile(r"/nscd/|/systemd/|/dbus/|/pulse/|X11-unix|/dev/log|
 def _socket_missed(story: Story, event: Connect) -> bool:
     """A socket that is not there, and that somebody misses."""
     said = story.words(event.pid)
-    if words.names(said, event.address) or words.names(said, os.path.basename(event.address)):
+    if words.names(said, event.address):
         return True
-    return not _SOUGHT_BY_ALL.search(event.address) and words.mentions(said, _DOMAIN)
+    if _SOUGHT_BY_ALL.search(event.address):
+        return False
+    return words.names(said, os.path.basename(event.address)) or words.mentions(said, _DOMAIN)
 
 
 def _resolved_later(story: Story, event: Dns) -> bool:
@@ -132,7 +151,11 @@ def _connect(story: Story, event: Connect, attempts: Attempts) -> Suspect | Dism
     if event.port == _DNS_PORT and cause in ("net.refused", "net.unreachable"):
         cause, spellings = "net.dns_unreachable", NAME_ERRORS
     what, advice = _WORDS[cause]
+    if event.is_local and event.errno == "ENETUNREACH":
+        what, advice = "the loopback interface is down", "bring it up: ip link set lo up"
     done = "lost its connection to" if event.in_use else "could not connect to"
+    if event.protocol == "datagram":
+        done = "could not send to"
     way = f"; {event.route}" if event.route else ""
     how = event.errno or f"given up after {event.duration_s or 0:.1f} s"
     return Suspect(
@@ -148,7 +171,7 @@ def _connect(story: Story, event: Connect, attempts: Attempts) -> Suspect | Dism
     )
 
 
-def _was_killed(story: Story, event: Connect) -> bool:
+def _was_killed(story: Story, event: Connect | Dns) -> bool:
     ended = story.process(event).exit
     return ended is not None and ended.signal in ("SIGKILL", "SIGTERM", "SIGINT")
 
@@ -229,5 +252,5 @@ def peer(event: Connect) -> str:
     """The address and port, the way people write them."""
     if event.port is None:
         return event.address or "an unnamed socket"
-    host = f"[{event.address}]" if event.family == "ipv6" else event.address
+    host = f"[{event.address}]" if ":" in event.address else event.address
     return f"{host}:{event.port}"

@@ -26,6 +26,7 @@ _SLACK = 2  # some may have ended between the refusal and the count
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-core"})
 _NOT_EXECUTABLE = 126
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
+_ASKING = _SHELLS | {"which"}
 _NOT_THERE = re.compile(r"^[\\'\"’`]*(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
 
 
@@ -62,7 +63,7 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
         cause=cause,
         event=event,
         prior=0.9,
-        summary=f"{story.who(event)} could not start {event.path}: {what}",
+        summary=f"{story.who(event)} could not start {event.path.rstrip()}: {what}",
         advice=advice,
         mentions=(event.path, name, *([event.detail] if event.detail else [])),
     )
@@ -148,9 +149,16 @@ def _interpreter(event: Exec) -> tuple[str, str]:
 
 def _crlf(event: Exec) -> tuple[str, str]:
     return (
-        "its first line ends in CR (a file with Windows line ends)",
-        f"convert it: sed -i 's/\\r$//' {event.path}",
+        f"the first line of {_script(event)} ends in CR (a file with Windows line ends)",
+        f"convert it: sed -i 's/\\r$//' {_script(event)}",
     )
+
+
+def _script(event: Exec) -> str:
+    """`#!/usr/bin/env NAME` with a CR makes env look for a program of that name."""
+    if event.path.endswith("\r") and len(event.argv) > 1:
+        return event.argv[1]
+    return event.path
 
 
 def _loader(event: Exec) -> tuple[str, str]:
@@ -263,6 +271,8 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         child.failed and child.status != _NOT_FOUND and child.weight >= 0.5 * process.weight
         for child in story.tree.children(process.pid)
     )
+    asks = ended.comm in _SHELLS or process.name in _ASKING
+    asked = asks and not said.strip() and not _has_failed_children(story, process)
     reported = ended.code == _NOT_FOUND or any(
         child.status == _NOT_FOUND for child in story.tree.children(process.pid)
     )
@@ -271,8 +281,14 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         prior = 0.3
     searches = _searches(missing)
     for name, folders in searches:
-        missed = _missed(said, name, programs)
-        vague = (name, folders) == searches[0] and len(folders) >= _SEARCHED and _vaguely(said)
+        last = (name, folders) == searches[0] and len(folders) >= _SEARCHED
+        # `command -v NAME || exit 1`: the search is the last thing that was done.
+        told = asks and words.names(said, name) and not words.own_fault(said)
+        needed = last and (asked or told)
+        missed = needed or _missed(said, name, programs)
+        vague = last and _vaguely(said)
+        if _is_sourced(said, name, folders):
+            continue
         if name not in programs and (missed or vague):
             return Suspect(
                 cause="exec.not_found",
@@ -284,6 +300,15 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
                 spellings=("not found", "no such file", "is not a"),
             )
     return None
+
+
+def _has_failed_children(story: Story, process: Process) -> bool:
+    return any(child.failed for child in story.tree.children(process.pid))
+
+
+def _is_sourced(said: str, name: str, folders: list[str]) -> bool:
+    """One place alone, told with its directory: a file that was to be read, `. DIR/NAME`."""
+    return len(folders) == 1 and words.names(said, f"{folders[0]}/{name}")
 
 
 _SEARCHED = 3  # directories: that is a PATH, not a guess
@@ -310,8 +335,8 @@ def _missed(said: str, name: str, programs: set[str]) -> bool:
 
 
 def is_program_path(path: str) -> bool:
-    """Whether it lies in a directory of programs."""
-    return os.path.basename(os.path.dirname(path)) in _PROGRAM_FOLDERS
+    """Whether it lies in a directory of programs, as PATH names them."""
+    return path.startswith("/") and os.path.basename(os.path.dirname(path)) in _PROGRAM_FOLDERS
 
 
 def _searches(missing: tuple[str, ...]) -> list[tuple[str, list[str]]]:

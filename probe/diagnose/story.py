@@ -5,14 +5,16 @@ from __future__ import annotations
 import bisect
 import functools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from probe.diagnose import words
 from probe.diagnose.case import Case
+from probe.diagnose.crashes import ACCIDENTS
 from probe.diagnose.tree import Process, Tree
-from probe.events import Connect, Event, Exec, Oom
+from probe.events import Connect, Event, Exec, File, Oom, Seccomp
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ _NOBODY_THERE = frozenset({"ECONNREFUSED", "ECONNRESET", "ENOENT"})
 _SERVICE_LINK = 0.95
 _LOOKED_AT = 6  # children at either end
 _WORDS_BELOW = 20  # processes that are heard
+_MAKING = re.compile(r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile")
+_SUFFERED = 0.5
 _FAINT = 0.05  # of a chain: below it the failure went another way
 _JUDGED = 4  # of events that are alike
 _JUDGED_OF_A_KIND = 64
@@ -46,7 +50,17 @@ def _likeness(event: Event) -> tuple[object, ...]:
     """What two events have in common that are the same trouble."""
     return type(event), *(
         getattr(event, name, None)
-        for name in ("errno", "syscall", "action", "address", "port", "name", "path", "signal")
+        for name in (
+            "errno",
+            "syscall",
+            "action",
+            "address",
+            "port",
+            "name",
+            "path",
+            "signal",
+            "code",
+        )
     )
 
 
@@ -64,6 +78,7 @@ class Story:
             self._by_pid.setdefault(event.pid, []).append(event)
         self._faulty: dict[int, list[Process]] = {}
         self._alike: dict[int, list[Process]] = {}
+        self.dead_services: list[Process] = []  # by accident or for want of memory
         self._blame_dead_services()
 
     def _blame_dead_services(self) -> None:
@@ -76,8 +91,11 @@ class Story:
             elif event.errno in _NOBODY_THERE and service in reached:
                 weight = _SERVICE_LINK * self.tree.process(event.pid).weight
                 for process in self.tree.ended_between(reached[service], event.time_ns):
-                    if any(isinstance(other, Oom) for other in self._by_pid[process.pid]):
+                    crashed = process.exit is not None and process.exit.signal in ACCIDENTS
+                    killed = any(isinstance(other, Oom) for other in self._by_pid[process.pid])
+                    if (crashed or killed) and process.pid != event.pid:
                         process.weight = max(process.weight, weight)
+                        self.dead_services.append(process)
 
     def all(self, kind: type[Kind]) -> list[Kind]:
         """Every event of a kind, in order of time."""
@@ -164,6 +182,30 @@ class Story:
                 if words.own_fault(words.told(self.words_below(child.pid)))
             ]
         return self._faulty[pid]
+
+    @functools.cached_property
+    def sufferers(self) -> list[Process]:
+        """The processes whose failure surely became the span's."""
+        processes = self.tree.processes.values()
+        return [one for one in processes if one.failed and one.weight >= _SUFFERED]
+
+    def met_with(self, pid: int, errno: str) -> bool:
+        """Whether the process has an event of its own with this errno."""
+        return any(getattr(event, "errno", None) == errno for event in self._by_pid.get(pid, ()))
+
+    @functools.cached_property
+    def refused_to_make(self) -> list[Seccomp | File]:
+        """What was to make a file or a directory, and was refused."""
+        events: list[Seccomp | File] = [*self.all(Seccomp), *self.all(File)]
+        return [event for event in events if event.errno and _MAKING.search(event.syscall)]
+
+    @functools.cached_property
+    def last_denials(self) -> dict[tuple[int, str | None], dict[str, int]]:
+        """By process and errno: when each syscall was refused last."""
+        found: dict[tuple[int, str | None], dict[str, int]] = {}
+        for event in self.all(Seccomp):
+            found.setdefault((event.pid, event.errno), {})[event.syscall] = event.time_ns
+        return found
 
     @functools.cached_property
     def started(self) -> frozenset[str]:

@@ -19,7 +19,7 @@ from probe.diagnose.fallbacks import known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.diagnose.weights import WEIGHTS
-from probe.events import Seccomp
+from probe.events import File, Seccomp
 
 Grounds = dict[str, float]
 
@@ -34,23 +34,27 @@ DEATHS = (
 )
 
 
-def confidence(grounds: Grounds) -> float:
+def weigh(grounds: Grounds) -> float:
+    """The log-odds that it is the cause."""
+    return sum(WEIGHTS.get(name, 0.0) * value for name, value in grounds.items())
+
+
+def confidence(score: float) -> float:
     """Between 0 and MOST."""
-    score = sum(WEIGHTS.get(name, 0.0) * value for name, value in grounds.items())
     return min(MOST, 1 / (1 + math.exp(-max(-30.0, min(30.0, score)))))
 
 
 def grounds(story: Story, suspect: Suspect) -> Grounds:
     """What speaks for and against it. The names are keys of WEIGHTS."""
     process = story.process(suspect.event)
-    carried = is_carried(story, suspect)
-    weight = story.tree.process(process.parent).weight if carried else process.weight
+    carried_by = carrier(story, suspect)
+    weight = carried_by.weight if carried_by is not None else process.weight
     found: Grounds = {
         "always": 1.0,
         "prior": _log_odds(suspect.prior),
         "chain": math.log(max(_LEAST_WEIGHT, weight)),
     }
-    if carried:
+    if carried_by is not None:
         found["carried up"] = 1.0
     found[_handed_on(story, process)] = 1.0
     if _above_spoke(story, suspect):
@@ -76,9 +80,17 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
             found["known as harmless" if pattern.harmless else "known as fatal"] = 1.0
         if suspect.event.errno == "ENOSYS":
             found["not there yet"] = 1.0  # callers are ready for kernels without it
-    if _is_silenced(story, process):
-        found["silenced"] = 1.0
+    if isinstance(suspect.event, Seccomp) and _went_on_to_another(story, suspect.event):
+        found["another denial came later"] = 1.0
     return found
+
+
+def _went_on_to_another(story: Story, event: Seccomp) -> bool:
+    """The process got as far as another call, which was refused in the same way."""
+    denials = story.last_denials.get((event.pid, event.errno), {})
+    return any(
+        time_ns > event.time_ns for syscall, time_ns in denials.items() if syscall != event.syscall
+    )
 
 
 def _is_silenced(story: Story, process: Process) -> bool:
@@ -89,15 +101,41 @@ def _is_silenced(story: Story, process: Process) -> bool:
     return process.exit is not None and process.exit.silenced is True
 
 
-def is_carried(story: Story, suspect: Suspect) -> bool:
-    """A worker that lived on handed its error up to the process that forked it, which told it."""
+def carrier(story: Story, suspect: Suspect) -> Process | None:
+    """Who failed over it in place of the process that met it, lived on, and handed it over.
+
+    A worker tells the process that forked it; a server, of its files, the client that it serves.
+    """
     process = story.process(suspect.event)
     errno = getattr(suspect.event, "errno", None)
+    if process.failed or errno is None:
+        return None
     above = story.tree.processes.get(process.parent)
-    if above is None or process.failed or process.programs or errno is None:
+    if above is not None and not process.programs and _told_of(story, above, errno):
+        return above
+    if not isinstance(suspect.event, File) or errno not in _OF_SERVERS:
+        return None
+    return next(
+        (
+            other
+            for other in story.sufferers
+            if other.born_ns <= suspect.event.time_ns <= other.end_ns
+            and _told_of(story, other, errno)
+            and not story.met_with(other.pid, errno)
+        ),
+        None,
+    )
+
+
+# What everybody meets with, and gets over, is not among them.
+_OF_SERVERS = frozenset({"EROFS", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EFBIG"})
+
+
+def _told_of(story: Story, process: Process, errno: str) -> bool:
+    if not (process.failed and process.weight >= _SURELY):
         return False
-    said = story.own_words(above.pid)
-    return above.failed and above.weight >= _SURELY and words.says(said, errno)
+    said = story.own_words(process.pid)
+    return words.says(said, errno) or (errno in _OF_SERVERS and words.could_not_write(said))
 
 
 def _elsewhere(story: Story, suspect: Suspect) -> Grounds:
@@ -161,6 +199,8 @@ def _log_odds(share: float) -> float:
 def _said(story: Story, suspect: Suspect) -> str:
     """What the error output says of it."""
     event = suspect.event
+    if _is_silenced(story, story.process(event)):
+        return f"unheard, {_heard_instead(story, suspect)}"
     said = story.words(event.pid)
     if not said:
         return "nothing"
@@ -187,6 +227,22 @@ def _said(story: Story, suspect: Suspect) -> str:
         return "field"
     if story.left_it_to_others(story.process(event)):
         return "only others"
+    return "something else" if words.is_specific(said) else "that it failed"
+
+
+def _heard_instead(story: Story, suspect: Suspect) -> str:
+    """What those above say where its own words went to /dev/null."""
+    said = story.words_above(suspect.event.pid)
+    if not said:
+        return "nothing"
+    if words.own_fault(said):
+        return "another fault"
+    if words.mentions(said, _spellings(suspect)) or any(
+        words.names(said, thing) for thing in suspect.mentions
+    ):
+        return "it"
+    if words.mentions(said, (*suspect.domain, *_field(suspect))):
+        return "field"
     return "something else" if words.is_specific(said) else "that it failed"
 
 
@@ -266,6 +322,8 @@ def _turn(story: Story, suspect: Suspect, process: Process) -> str | None:
         child.failed and child.status == process.status and child.end_ns > event.time_ns
         for child in story.tree.children(process.pid)
     )
+    if inherited and story.faulty_children(process.pid):
+        return "a child failed later by a fault of its own"
     return "a child failed later" if inherited else None
 
 

@@ -31,6 +31,13 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "ECONNRESET": ("ConnectionReset", "reset by peer"),
     "EMFILE": ("too many open files",),
 }
+# How those put it who do not say what is wrong with a thing, but that they cannot use it.
+CANNOT = (
+    *("cannot open", "can't open", "could not open", "couldn't open", "failed to open"),
+    *("unable to access", "unable to read", "could not read", "cannot read", "can't read"),
+    *("cannot access", "cannot stat", "no rule to make", "failed to read", "error opening"),
+    *("error reading", "does not exist", "doesn't exist"),
+)
 _OWN_FAULT = re.compile(
     r"AssertionError|AssertionFailed|[Aa]ssert(ion)? .*failed|ASSERT|"
     r"\b\w*(Decode|Encode|Integrity|Lookup|Recursion|ModuleNotFound|NumberFormat|IsADirectory|"
@@ -40,7 +47,7 @@ _OWN_FAULT = re.compile(
     r"[Aa]ddress already in use|NullPointer|IllegalArgument|IllegalState|OutOfBounds|"
     r"undefined (reference|variable|method)|\bpanic:|"
     r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
-    r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|(does|did) not match|\bFAILED \(|"
+    r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|(?i:(does|did) not match)|\bFAILED \(|"
     r"\bwrong\b|\bshould (be|have|equal)\b|"
     # Compilers, of what they read.
     r"\.\w+:\d+(:\d+)?: error: |\berror\[E\d+\]|\berror TS\d+|"
@@ -53,6 +60,7 @@ _OWN_FAULT = re.compile(
     r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)|"
     r"\bvalidation (failed|error)|\bdoes not apply\b|\bnot allowed: |"
     # A count of what came out otherwise than it should.
+    r"\b(checksums?|hash(es)?|digests?|outputs?|results?|files?) differs?\b|"
     r"\b\d+ of \d+\b.*\b(failed|differ|wrong|bad)\b|\b\d+ \w+ differ\b|^\d+ failed$",
     re.M,
 )
@@ -62,7 +70,7 @@ _MEMORY_FAULT = re.compile(
     r"stack smashing|buffer overflow detected|Sanitizer: "
 )
 _SOME_FAULT = re.compile(
-    r"\b(\w*Error|Traceback|\w*Exception|[Ff]atal|FAILED|ERROR|FAIL|error|failed|failures?|differ)\b"
+    r"\b(\w*Error|Traceback|\w*Exception|[Ff]atal|FAILED|ERROR|FAIL|error|[Ff]ailed|failures?|[Cc]annot|[Uu]nable|differ)\b"
 )
 # One error as the cause of another: Python, Java.
 _CHAINS = ("During handling of the above", "direct cause of the following", "Caused by")
@@ -95,6 +103,27 @@ def timed_out(words: str) -> bool:
     return _TIMED_OUT.search(told(words)) is not None
 
 
+_VERDICT = "--- FAIL: "  # go test's, after what a test has said
+_COULD_NOT_WRITE = re.compile(
+    r"(?i)(unable to|failed to|could not|couldn't|cannot|can't) (create|write|save|store|persist|"
+    r"extend)|write error"
+)
+
+
+def could_not_write(words: str) -> bool:
+    return _COULD_NOT_WRITE.search(words) is not None
+
+
+_TELLS_OF_A_CHILD = re.compile(
+    r"Error \d+$|exit(ed)? (with )?(code|status)|non-zero|returned \d|Command failed", re.M
+)
+
+
+def tells_of_a_child(words: str) -> bool:
+    """It says of another program that it failed, and how."""
+    return _TELLS_OF_A_CHILD.search(words) is not None
+
+
 _UNCAUGHT = re.compile(
     r"^(Traceback \(most recent|Exception in thread|panic: |thread '.*' panicked|Uncaught |"
     r"\s+at .*\(?node:internal)"
@@ -104,7 +133,8 @@ _WARNING = re.compile(
     r"\b([Ww]arn(ing)?|WARN(ING)?|ignor(ed|ing)|skipp(ed|ing)|optional|disabled|going on|"
     r"continuing|falling back|unavailable, |off)\b"
 )
-_PHP = re.compile(r"(PHP )?Warning: +\w+\(")  # that is how PHP tells what failed
+# That is how PHP and the JVM tell what failed.
+_NO_WARNING = re.compile(r"(PHP )?Warning: +\w+\(|\[[\d.]+s\]\[warning\]\[")
 _RETRY = re.compile(r"\b[Rr]etry(ing)?\b")
 
 
@@ -115,11 +145,20 @@ def says(words: str, errno: str) -> bool:
 
 def mentions(words: str, spellings: tuple[str, ...]) -> bool:
     """Codes in capitals must stand alone; texts may be of any case."""
-    lower = words.lower()
-    return any(
-        _names(words, spelling) if spelling.isupper() else spelling.lower() in lower
-        for spelling in spellings
-        if spelling
+    codes, texts = _patterns(spellings)
+    return (texts is not None and texts.search(words.lower()) is not None) or (
+        codes is not None and codes.search(words) is not None
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _patterns(spellings: tuple[str, ...]) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
+    """Of the codes in capitals, and of the texts, in small letters."""
+    codes = "|".join(re.escape(one) for one in spellings if one and one.isupper())
+    texts = "|".join(re.escape(one.lower()) for one in spellings if one and not one.isupper())
+    return (
+        re.compile(rf"(?<![\w-])({codes})(?![\w-])") if codes else None,
+        re.compile(texts) if texts else None,
     )
 
 
@@ -155,19 +194,31 @@ def only_warned(words: str, spellings: tuple[str, ...]) -> bool:
     """It is named in warnings alone, and something else is said in a later line."""
     lines = [line for line in words.splitlines() if line.strip()]
     named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
+    spelled = _topics(" ".join(spellings))
+    return _only_in_warnings(lines, named, spelled) and any(
+        not _is_warning(line) for line in lines[named[-1] + 1 :]
+    )
+
+
+def _only_in_warnings(lines: list[str], named: list[int], spelled: set[str]) -> bool:
+    """Not where a failure is told later that has a topic in common: "Warning: could not listen
+    on ...", "Failed listening, aborting" is one story."""
     if not named or not all(_is_warning(lines[number]) for number in named):
         return False
-    return any(not _is_warning(line) for line in lines[named[-1] + 1 :])
+    warned = _topics("\n".join(lines[number] for number in named))
+    later = [line for line in lines[named[-1] + 1 :] if not _is_warning(line)]
+    return not any(some_fault(line) and warned & _topics(line) - spelled for line in later)
 
 
 def _is_warning(line: str) -> bool:
-    return bool(_WARNING.search(line)) and not _RETRY.search(line) and not _PHP.match(line)
+    return bool(_WARNING.search(line)) and not _RETRY.search(line) and not _NO_WARNING.match(line)
 
 
 def passed_over(words: str, things: tuple[str, ...]) -> bool:
     """Each line that names one of the things says that it was skipped."""
-    lines = [line for line in words.splitlines() if any(names(line, thing) for thing in things)]
-    return bool(lines) and all(map(_is_warning, lines))
+    lines = words.splitlines()
+    named = [at for at, line in enumerate(lines) if any(names(line, thing) for thing in things)]
+    return _only_in_warnings(lines, named, set())
 
 
 def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
@@ -176,7 +227,10 @@ def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
         return False
     lines = words.splitlines()
     named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
-    return bool(named) and any(own_fault(line) for line in lines[named[-1] + 1 :])
+    later = (
+        [line for line in lines[named[-1] + 1 :] if not line.startswith(_VERDICT)] if named else []
+    )
+    return any(own_fault(line) for line in later)
 
 
 def thrown_after(words: str, spellings: tuple[str, ...]) -> bool:
@@ -212,11 +266,17 @@ _GENERAL = frozenset(
         "call last module runtimeerror at in to of on by is it its an be broken down up ok no one "
         "all any out got get getting program application app session agent harness suite phase "
         "batch sync update upload release publish import export start startup init initialise "
-        "initialize work failed. error: returned non zero"
+        "initialize work failed. error: returned non zero errno"
     ).split()
 )
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_TOPIC = 5  # letters
 _SPECIFIC = 2  # words of a line beyond those
+
+
+def _topics(text: str) -> set[str]:
+    """What it is about: its longer words, but those that every failure has."""
+    return {word.lower() for word in _WORD.findall(text) if len(word) >= _TOPIC} - _GENERAL
 
 
 def is_specific(words: str) -> bool:

@@ -81,6 +81,14 @@ def _deepest_failure(story: Story) -> Process:
         below = [child for child in story.tree.children(process.pid) if child.pid not in seen]
         strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
         said = process.exit.last_words or "" if process.exit else ""
+        if words.is_specific(said) and not words.tells_of_a_child(
+            said
+        ):  # it speaks for itself, unless it hands a status on
+            strong = [
+                child
+                for child in strong
+                if child.status == process.status or (child.exit and child.exit.signal)
+            ]
         strong = [child for child in strong if not (said and _is_unheard(child))]
         acted = [child for child in strong if not story.tree.only_reports(child)]
         strong = acted or strong

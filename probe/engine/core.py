@@ -73,6 +73,11 @@ class CoreEngine:
         self._decoder.unanswered(span)
         return self._decoder.ready(everything=True)
 
+    def unfold(self, span: int) -> list[Event]:
+        self._consume()
+        self._unfold(span)
+        return self._decoder.ready()
+
     def _unfold(self, span: int) -> None:
         """Tells what the kernel only counted, and makes room in its map."""
         fold = records.Fold()

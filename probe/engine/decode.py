@@ -103,6 +103,11 @@ def text(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
 
 
+def _span(number: int) -> int:
+    """0 for what is part of none."""
+    return 0 if number == records.NOBODYS_SPAN else number
+
+
 class Decoder:
     """Turns records into events, in the order in which the kernel made them.
 
@@ -173,7 +178,7 @@ class Decoder:
 
     def folded(self, key: records.FoldKey, hidden: int) -> None:
         """Takes what a storm left untold: so many more like the last one that was told."""
-        name = (key.span, key.pid, key.kind, abi.errno_name(key.error))
+        name = (_span(key.span), key.pid, key.kind, abi.errno_name(key.error))
         last = self._last.get(name)
         if last is not None:
             self._next_sequence += 1
@@ -202,7 +207,7 @@ class Decoder:
             "comm": text(head.comm),
             "exe": self._program(head.pid, head.ppid),
             "count": head.count,
-            "span": head.span,
+            "span": _span(head.span),
             "mnt_ns": head.mnt_ns,
             "inner_pid": head.inner_pid,
             "session": head.session,

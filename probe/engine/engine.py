@@ -30,6 +30,9 @@ class Engine(Protocol):
     def flush(self, span: int) -> list[Event]:
         """The same with what was held back, and what was only counted of a span's storms."""
 
+    def unfold(self, span: int) -> list[Event]:
+        """The same with what was only counted of a span's storms, and nothing held back."""
+
     def mark(self, pidfd: int, span: int) -> None:
         """Makes the process's main thread, and what it creates from now on, part of a span.
 

@@ -89,8 +89,10 @@ class Loaded:
         self.numbered = numbered
 
 
-def load(machine: str | None = None) -> Loaded:
+def load(machine: str | None = None, *, everyone: bool = False) -> Loaded:
     """EngineError where this kernel, or this user, cannot have it.
+
+    `everyone`: processes without a span are watched too.
 
     Only a trial load is evidence of what a kernel accepts, and libbpf loads an
     object as a whole: so each refusal costs one round more.
@@ -111,7 +113,7 @@ def load(machine: str | None = None) -> Loaded:
         raise EngineError(f"libbpf is missing ({error})", "apt-get install libbpf1") from error
     errors = []
     for variant, path in paths.items():
-        attempt = functools.partial(_attached, library, path, machine)
+        attempt = functools.partial(_attached, library, path, _settings(machine, everyone))
         try:
             bpf, chosen, refused = first_accepted(HOOKS, attempt)
         except EngineError as error:
@@ -156,7 +158,7 @@ def first_accepted(
                 refused[hook] = refusal.reason
 
 
-def _attached(library: Libbpf, path: str, machine: str, programs: set[str]) -> Object:
+def _attached(library: Libbpf, path: str, settings: records.Settings, programs: set[str]) -> Object:
     try:
         bpf = Object(library, path)
     except BpfError as error:
@@ -164,7 +166,7 @@ def _attached(library: Libbpf, path: str, machine: str, programs: set[str]) -> O
     try:
         for program in {program for hook in HOOKS for program in hook.programs} - programs:
             bpf.leave_out(program)
-        bpf.set_initial(".rodata.settings", _settings(machine))
+        bpf.set_initial(".rodata.settings", settings)
         try:
             bpf.load()
         except BpfError as error:
@@ -203,12 +205,13 @@ def _refusal(error: BpfError) -> Refusal | EngineError:
     return Refusal(failed[1], f"the kernel refused {failed[1]}: {failed[2]}")
 
 
-def _settings(machine: str) -> records.Settings:
+def _settings(machine: str, everyone: bool) -> records.Settings:
     numbers = abi.syscall_numbers(machine)
     return records.Settings(
         pid_ns=os.stat("/proc/self/ns/pid").st_ino,
         self_tgid=os.getpid(),
         mnt_ns=os.stat("/proc/self/ns/mnt").st_ino,
+        everyone=everyone,
         **{f"{name}_nr": numbers[name] for name in _NUMBERED},
         socketcall_nr=abi.syscall_numbers(abi.COMPAT[machine]).get("socketcall", -1),
         successes=calls.successes(machine),

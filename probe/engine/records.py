@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_char, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
 
+NOBODYS_SPAN = 1  # of what is part of none, where everybody is watched
 COMM_SIZE = 16
 PATH_SIZE = 256
 LONG_PATH_SIZE = 4096
@@ -307,7 +308,7 @@ class Settings(ctypes.Structure):
         ("pid_ns", c_uint32),
         ("self_tgid", c_uint32),
         ("mnt_ns", c_uint32),
-        ("pad", c_uint32),
+        ("everyone", c_uint32),
         ("connect_nr", c_int32),
         ("seccomp_nr", c_int32),
         ("prctl_nr", c_int32),

@@ -33,8 +33,10 @@ def strategy(hint: object) -> st.SearchStrategy[object]:
 
 def event_strategy(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
     hints = typing.get_type_hints(kind)
-    hints.pop("kind")
-    fields = {name: strategy(hint) for name, hint in hints.items() if name != "time_ns"}
+    of_class = {name for name, hint in hints.items() if typing.get_origin(hint) is typing.ClassVar}
+    fields = {
+        name: strategy(hint) for name, hint in hints.items() if name not in {"time_ns", *of_class}
+    }
     times = st.integers(0, 4_102_444_800_000_000).map(lambda micro: micro * 1000)
     return st.builds(kind, time_ns=times, **fields)
 
