@@ -6,6 +6,7 @@ import time
 
 from probe.wire import stream_pb2 as wire
 
+_ROUNDED = 2  # each offset was halved, to a whole nanosecond
 _WORTH_NS = 1_000_000  # a better knowledge than before, to be written down
 
 
@@ -45,4 +46,4 @@ class Clock:
         """Each exchange knows the offset to half of what it took; where two do not overlap,
         the clock was moved between them."""
         assert self._delay_ns is not None
-        return abs(offset - self.offset_ns) * 2 <= delay + self._delay_ns
+        return abs(offset - self.offset_ns) * 2 <= delay + self._delay_ns + _ROUNDED
