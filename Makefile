@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 libbpf-dev \
 	libseccomp2 bubblewrap nftables iproute2 util-linux strace zsh fish openssl faketime \
-	postgresql systemd
+	postgresql systemd openssh-server openssh-client
 
 LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless golang-go ruby \
 	php-cli perl redis-server sudo iputils-ping curl wget git
@@ -22,7 +22,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml requirements.lock bpf/events.h $(wildcard bpf/*.h bpf/*.c) tools/apt
 	tools/apt $(APT)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c requirements.lock -e '.[collector,postgres,test]'
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements.lock -e '.[collector,postgres,mcp,test]'
 	$(BIN)/python bpf/build.py
 	touch $@
 

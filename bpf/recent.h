@@ -178,7 +178,8 @@ static __always_inline void report_recent(struct task_struct *task, bool failed)
 	bool knows = false;
 
 	if (recent) {
-		knows = recent->missing_total;
+		/* Not what a shell's child looks for that is to say what its shell did not find. */
+		knows = recent->missing_total && !(task->flags & PF_FORKNOEXEC);
 		if (failed)
 			emit_recent(task, recent, 0);
 		bpf_map_delete_elem(&recents, &tgid);

@@ -50,6 +50,10 @@ _EXPLAIN_EXAMPLES = """\
   collector explain --run nightly          every failing test, by cause
   collector explain --run nightly t17      one of them in full
   collector explain --json t17             of the latest run, for programs"""
+_DIFF_EXAMPLES = """\
+  collector diff nightly-0417 nightly-0418 --db runs.db"""
+_MCP_EXAMPLES = """\
+  claude mcp add runs -- collector mcp --db runs.db"""
 _STATUS_EXAMPLES = """\
   collector status --db runs.db"""
 _PRUNE_EXAMPLES = """\
@@ -142,6 +146,15 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="for programs")
     explain.set_defaults(command=_explain)
 
+    diff = add("diff", "say what one run broke, against another", _DIFF_EXAMPLES)
+    diff.add_argument("run_a", metavar="RUN_A", type=_name)
+    diff.add_argument("run_b", metavar="RUN_B", type=_name)
+    diff.add_argument("--json", action="store_true", help="for programs")
+    diff.set_defaults(command=_diff)
+
+    mcp = add("mcp", "answer the same to agents, on stdio", _MCP_EXAMPLES)
+    mcp.set_defaults(command=_mcp)
+
     complete = add(
         "completion",
         "print what a shell is to source to complete collector",
@@ -168,7 +181,7 @@ def parser() -> argparse.ArgumentParser:
     backup.add_argument("file", metavar="FILE", help="that does not exist yet")
     backup.set_defaults(command=_backup)
 
-    for command in (serve, import_, explain, status, prune, backup):
+    for command in (serve, import_, explain, diff, mcp, status, prune, backup):
         command.add_argument(
             "--db",
             metavar="URL",
@@ -399,6 +412,27 @@ def _explain(options: argparse.Namespace) -> int:
     output.flush()
     if options.run is None:
         output.note(f"collector: the latest run is {shlex.quote(run)}", "dim")
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from collector import comparison, text
+
+    terminal = Output()
+    with _store(options, create=False) as store:
+        found = comparison.compare(store, options.run_a, options.run_b)
+    if options.json:
+        terminal.write(json.dumps(found.as_json(), indent=2) + "\n")
+    else:
+        text.render_comparison(found, terminal)
+    return 0
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    from collector import mcp_tools
+
+    with _store(options, create=False) as store:
+        mcp_tools.run(store)
     return 0
 
 

@@ -166,6 +166,19 @@ def overview(
     )
 
 
+def verdicts(store: Store, run: str, tests: Iterable[Test]) -> dict[str, JsonObject]:
+    """Of the failing ones among a run's tests, by their ids."""
+    every = list(tests)
+    around = _background(every)
+    found = {}
+    for test in every:
+        if test.failed:
+            _, explained = _explained(store, run, test, around)
+            assert explained.verdict is not None, "what failed has a verdict"
+            found[test.id] = explained.verdict.as_json()
+    return found
+
+
 def _background(tests: Iterable[Test]) -> Background:
     """What failing and passing tests show, of those that a probe saw."""
     over = [test for test in tests if test.outcome not in (SKIPPED, RUNNING)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
+from collections.abc import Sequence
 
+from collector.comparison import Change, Comparison
 from collector.explanation import Group, Overview
 from probe.terminal import Terminal
 
@@ -32,6 +35,45 @@ def render(overview: Overview, terminal: Terminal) -> None:
     for one in overview.separating:
         counts = f"{one.failing} of {overview.failed} failing, {one.passing} of {overview.passed}"
         terminal.text(f"{one.feature}: {counts} passing", " " * 7)
+
+
+def render_comparison(found: Comparison, terminal: Terminal) -> None:
+    """What broke first, grouped by its cause."""
+    terminal.line(
+        terminal.style(f"{shlex.quote(found.run_a)} → {shlex.quote(found.run_b)}: ", "bold"),
+        terminal.style(f"{len(found.broke)} broke", *(["red"] if found.broke else [])),
+        terminal.style(f", {len(found.mended)} mended, {len(found.changed)} for another cause, "),
+        terminal.style(f"{found.same} alike"),
+    )
+    for count, run in ((found.only_a, found.run_a), (found.only_b, found.run_b)):
+        if count:
+            terminal.text(f"{count} tests are in {shlex.quote(run)} alone", "  ", "dim")
+    _changes("broke", found.broke, terminal)
+    _changes("fails for another cause", found.changed, terminal)
+    _changes("mended", found.mended, terminal)
+
+
+def _changes(what: str, changes: Sequence[Change], terminal: Terminal) -> None:
+    by_cause: dict[str, list[Change]] = defaultdict(list)
+    for change in changes:
+        told = change.after or change.before
+        assert told is not None, "a change has at least one side that failed"
+        by_cause[told["cause"]].append(change)
+    for cause, alike in sorted(by_cause.items(), key=lambda item: -len(item[1])):
+        told = alike[0].after or alike[0].before
+        terminal.line()
+        terminal.line(
+            terminal.style(f"{len(alike):5}  ", "bold"),
+            terminal.style(f"{what}: ", "bold"),
+            terminal.style(cause, "bold", "red" if what != "mended" else "green"),
+        )
+        if told is not None and what != "mended":
+            terminal.text(told["summary"], " " * 7)
+            terminal.text("→ " + told["advice"], " " * 7, "cyan")
+        for change in alike[:_SHOWN]:
+            terminal.text(change.test, " " * 9, "dim")
+        if len(alike) > _SHOWN:
+            terminal.text(f"and {len(alike) - _SHOWN} more", " " * 9, "dim")
 
 
 def _render(group: Group, terminal: Terminal) -> None:

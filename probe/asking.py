@@ -97,14 +97,40 @@ def _age(report: JsonObject) -> str:
     return f"{age_s} s" if age_s < 120 else f"{age_s // 60} min"
 
 
+class Searches:
+    """Of a program that is looked up in one directory after another, people see one line, and
+    none where it is found in the end. So a miss waits for what its process does next."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, JsonObject] = {}
+
+    def settled(self, told: JsonObject) -> list[JsonObject]:
+        """What is to be shown now."""
+        event = told.get("event")
+        if event is None:
+            return [told]
+        before = self._waiting.pop(event["pid"], None)
+        again = event["kind"] == "exec" and before is not None and _name(before) == _name(told)
+        if event["kind"] == "exec" and event.get("errno") == "ENOENT":
+            self._waiting[event["pid"]] = told
+            return [before] if before is not None and not again else []
+        return [told] if before is None or again else [before, told]
+
+
+def _name(told: JsonObject) -> str:
+    return os.path.basename(told["event"].get("path", ""))
+
+
 def watch_command(options: argparse.Namespace) -> int:
     """Until it is interrupted, or the agent ends."""
     client = agent()
     terminal = Terminal(sys.stdout)
     try:
         client.ask({"do": "watch", "kinds": options.kind, "failed": options.failed})
+        searches = Searches()
         for told in client.listen():
-            _tell(told, terminal, as_json=options.json)
+            for one in [told] if options.json else searches.settled(told):
+                _tell(one, terminal, as_json=options.json)
     except local.AgentError as error:
         raise Problem(f"the agent did not answer: {error}", "see `probe watch --help`") from error
     return 0

@@ -200,6 +200,21 @@ def watch_command(options: argparse.Namespace) -> int:
     return watch_command(options)
 
 
+def _add_mcp(mcp: Parser) -> None:
+    mcp.epilog = """examples:
+  claude mcp add sandbox -- probe mcp
+  { "mcpServers": { "sandbox": { "command": "probe", "args": ["mcp"] } } }
+
+needs the extra: pip install 'sandbox-probe[mcp]'"""
+
+
+def mcp_command(options: argparse.Namespace) -> int:
+    from probe import mcp_tools
+
+    mcp_tools.run()
+    return 0
+
+
 def _add_hook(hook: Parser) -> None:
     hook.epilog = """examples:
   source <(probe hook bash)      in ~/.bashrc: probe why shows the command as it was typed
@@ -374,6 +389,7 @@ COMMANDS = {
     "doctor": ("say what this sandbox can do and what will break", _add_doctor, doctor_command),
     "why": ("explain what failed last in this terminal", _add_why, why_command),
     "watch": ("show what happens in this sandbox", _add_watch, watch_command),
+    "mcp": ("answer the same to agents, on stdio", _add_mcp, mcp_command),
     "agent": ("the daemon of a sandbox image", _add_agent, agent_command),
     "hook": ("print what a shell is to source, for probe why", _add_hook, hook_command),
     "completion": (

@@ -6,7 +6,6 @@ members of the agent's group see everything.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import struct
@@ -46,10 +45,10 @@ class Asker:
 
     @property
     def ancestors(self) -> list[int]:
-        """Its processes upwards, the shell among them."""
+        """Its processes upwards, the shell among them; what made the session is not."""
         found: list[int] = []
         pid = self.pid
-        while pid and len(found) < _ANCESTORS:
+        while pid and len(found) < _ANCESTORS and _session(pid) == self.session:
             found.append(pid)
             pid = _parent(pid)
         return found
@@ -72,11 +71,15 @@ def asker(connection: socket.socket, group: int | None) -> Asker:
     except OSError:
         listed = b""
     groups = (gid, *struct.unpack(f"{len(listed) // 4}I", listed))
-    session = 0
-    if pid:
-        with contextlib.suppress(ProcessLookupError):
-            session = os.getsid(pid)
-    return Asker(pid, uid, session, uid == 0 or group in groups)
+    return Asker(pid, uid, _session(pid) if pid else 0, uid == 0 or group in groups)
+
+
+def _session(pid: int) -> int:
+    """0 where it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
 
 
 def _parent(pid: int) -> int:

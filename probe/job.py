@@ -1,8 +1,8 @@
 """A job: what somebody started by hand (or a harness by itself), with all that came of it.
 
 The recorder knows processes only. A job is the topmost one of them that has ended: above it
-is whoever lives on, a shell or a daemon. What ended before an interactive shell did is a job
-of its own all the same.
+is whoever lives on, a shell or a daemon. What an interactive shell ran is a job of its own
+when the shell has ended as well, and so is a session.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from probe.diagnose.process import is_program_path
 from probe.events import Event, Exec, Exit
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "fish", "busybox"})
@@ -34,6 +35,16 @@ class Process:
         if self.exit is not None and self.exit.duration_s is not None:
             return self.exit.time_ns - int(self.exit.duration_s * 1e9)
         return self.events[0].time_ns
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Of the program that it became first; else of the one that it could not become."""
+        refused = [event for event in self.events if isinstance(event, Exec) and event.argv]
+        if self.started or refused:
+            return (self.started or refused)[0].argv
+        missing = self.exit.missing if self.exit is not None else ()
+        sought = [os.path.basename(path) for path in missing if is_program_path(path)]
+        return (sought[-1] if sought else self.events[-1].comm,)
 
     @property
     def is_interactive_shell(self) -> bool:
@@ -91,7 +102,7 @@ class Job:
         words: list[str] = []
         for one in self.tops:
             words += ["|"] if words else []
-            words += one.started[0].argv if one.started else (one.events[-1].comm,)
+            words += one.argv
         return tuple(words)
 
 
@@ -152,12 +163,19 @@ def _top(process: Process) -> Process | None:
     """None while the job goes on."""
     for _ in range(_DEPTH):
         above = process.parent
-        if above is None or above.exit is None or above.is_interactive_shell:
+        if above is None or above.exit is None or _is_apart(above, process):
             return process if process.exit is not None else None
         process = above
     return None
 
 
+def _is_apart(above: Process, process: Process) -> bool:
+    """What a shell runs for somebody is a job of its own; so is a session, of who let it in."""
+    return above.is_interactive_shell or above.events[-1].session != process.events[-1].session
+
+
 def _one_pipeline(one: Process, other: Process) -> bool:
+    """Stages begin together: one after the other has ended is the next command."""
     same = one.above == other.above and one.events[0].session == other.events[0].session
-    return same and other.born_ns - one.born_ns < _PIPELINE_NS
+    together = other.born_ns - one.born_ns < _PIPELINE_NS
+    return same and together and other.born_ns < _end(one)

@@ -76,7 +76,9 @@ def _fork(event: JsonObject) -> str:
 
 
 def _exit(event: JsonObject) -> str:
-    return f"killed by {event['signal']}" if event.get("signal") else f"exit {event.get('code')}"
+    ended = f"killed by {event['signal']}" if event.get("signal") else f"exit {event.get('code')}"
+    said = (event.get("last_words") or "").strip().rpartition("\n")[2]
+    return f"{ended}, saying: {said}" if said else ended
 
 
 def _connect(event: JsonObject) -> str:

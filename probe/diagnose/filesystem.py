@@ -113,7 +113,7 @@ def _missing(
             continue  # the lookup of a program, which the exec family explains
         if name in refused or _is_a_guess(said, path):
             continue  # it could not be made, which says more; or was not meant
-        named = any(words.names(line, path) or words.names(line, name) for line in telling)
+        named = any(words.names(line, one) for line in telling for one in _written(path, name))
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None:
             return _not_persisted(story, ended, path, made, 0.9 if named else 0.7)
@@ -131,6 +131,12 @@ def _missing(
                 spellings=(*words.errno_spellings("ENOENT"), *words.CANNOT) if named else (),
             )
     return _told_in_vain(story, ended, telling)
+
+
+def _written(*names: str) -> list[str]:
+    """As they are, and the way runtimes print what is not printable."""
+    escaped = [one.encode("unicode_escape").decode() for one in names if not one.isprintable()]
+    return [*names, *escaped]
 
 
 def _tells_of_missing(line: str) -> bool:

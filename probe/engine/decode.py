@@ -328,7 +328,8 @@ class Decoder:
         recent = dataclasses.replace(recent_from(record.recent), gone=_gone(record))
         own = self._recents.get(record.head.pid, Recent())
         if record.of_creator:
-            recent = dataclasses.replace(own, missing=recent.missing, gone=recent.gone)
+            missing = tuple(dict.fromkeys((*recent.missing, *own.missing)))
+            recent = dataclasses.replace(own, missing=missing, gone=(*recent.gone, *own.gone))
         self._recents[record.head.pid] = recent
 
     def _exit(self, record: records.ExitRecord) -> Event | None:

@@ -1053,3 +1053,13 @@ def test_words_that_go_to_nobody(watched: Watch, script: str, silenced: bool | N
     [child, own] = [event for event in events if event["code"]]
     assert child.get("silenced") == silenced
     assert own.get("silenced") is None
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8", "de_DE.UTF-8"])
+def test_what_a_shell_looked_up_before_it_forked(watched: Watch, locale: str) -> None:
+    """Its child looks for translations of what it has to say, which is not all that was missed."""
+    environment = {**os.environ, "LC_ALL": locale, "PATH": "/nowhere/bin:/usr/bin:/bin"}
+    child, _ = watched("exit", "bash", "-c", "nosuchprogram; exit 3", env=environment)
+    assert child["code"] == 127
+    places = [path for path in child["missing"] if path.endswith("/nosuchprogram")]
+    assert places == [f"{folder}/nosuchprogram" for folder in environment["PATH"].split(":")]
