@@ -118,7 +118,7 @@ class Searches:
 
 
 def _name(told: JsonObject) -> str:
-    return os.path.basename(told["event"].get("path", ""))
+    return os.path.basename(str(told["event"].get("path", "")))
 
 
 def watch_command(options: argparse.Namespace) -> int:
