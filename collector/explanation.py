@@ -223,7 +223,13 @@ def _explained(store: Store, run: str, test: Test, around: Background) -> tuple[
         case = Case(span, (), test.coverage)
         return case, Explanation(_unseen(run, test) if test.failed else None)
     case = make_case(
-        span, store.events(span), test.coverage, observation.losses, around, test.sandbox
+        span,
+        store.events(span),
+        test.coverage,
+        observation.losses,
+        around,
+        test.sandbox,
+        test.exchange,
     )
     found = explain(case)
     return case, _guessed(found) if test.match == TIME else found
@@ -243,6 +249,13 @@ def _guessed(found: Explanation) -> Explanation:
 
 
 def _unseen(run: str, test: Test) -> Finding:
+    if test.exchange is not None and test.exchange.error is not None:
+        return Finding(
+            "interface.not_delivered",
+            0.8,
+            f"the call of {test.id} never reached the sandbox: no process was started for it",
+            "see the log of what stands before the sandbox, and whether it was let in",
+        )
     names = f"--test {shlex.quote(test.id)} --run {shlex.quote(run)}"
     return Finding(
         "unknown",

@@ -17,6 +17,7 @@ from collector.store.interface import LIVE_NS
 from collector.test_id import canonical
 from probe.coverage import Coverage, blind
 from probe.diagnose import SandboxState
+from probe.exchange import Exchange
 from probe.span import Span
 
 RUNNING = "running"  # the outcome of a test that has none yet
@@ -78,6 +79,13 @@ class Test:
         if seen is None:
             return None
         return SandboxState(_silent_since(seen), seen.next_boot, seen.clock_offset_ns)
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """What both ends of the call tell of it, if it was one."""
+        told = self.reported.exchange if self.reported is not None else None
+        seen = self.deciding.span.transfers if self.deciding is not None else ()
+        return (told or Exchange()).plus(seen) if told or seen else None
 
     @property
     def features(self) -> frozenset[str]:

@@ -45,7 +45,8 @@ def digest_from(told: JsonObject) -> Digest:
     try:
         length, known = int(told["length"]), str(told["hash"])
         prefixes = tuple(str(one) for one in told.get("prefixes", ()))
-        variants = tuple((str(name), str(one)) for name, one in told.get("variants", {}).items())
+        told_variants = told.get("variants", {}).items()
+        variants = tuple(sorted((str(name), str(one)) for name, one in told_variants))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no digest: {error}") from None
     return Digest(length, known, prefixes, variants)
@@ -64,7 +65,7 @@ def digest(data: bytes) -> Digest:
         damaged = damage(data)
         if damaged is not None and damaged != data:
             found[name] = _hash(damaged)
-    return Digest(len(data), _hash(data), tuple(prefixes), tuple(found.items()))
+    return Digest(len(data), _hash(data), tuple(prefixes), tuple(sorted(found.items())))
 
 
 def difference(sent: Digest, received: Digest) -> str | None:

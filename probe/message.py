@@ -11,7 +11,9 @@ from typing import Any
 
 from probe import events
 from probe.coverage import Coverage, Losses
+from probe.digest import Digest
 from probe.events import Event
+from probe.exchange import Transfer
 from probe.span import Span
 from probe.wire import stream_pb2 as wire
 
@@ -65,6 +67,29 @@ def _fields(kind_name: str) -> tuple[type[Event], list[str], list[str], list[str
     return kind, [name for name in own if name not in {*repeated, *optional}], repeated, optional
 
 
+def _transfer_message(transfer: Transfer) -> wire.Transfer:
+    known = transfer.digest
+    return wire.Transfer(
+        name=transfer.name,
+        at=transfer.at,
+        outward=transfer.outward,
+        length=known.length,
+        hash=known.hash,
+        prefixes=known.prefixes,
+        variants=dict(known.variants),
+    )
+
+
+def _transfer_from(message: wire.Transfer) -> Transfer:
+    known = Digest(
+        message.length,
+        message.hash,
+        tuple(message.prefixes),
+        tuple(sorted(message.variants.items())),
+    )
+    return Transfer(message.name, message.at, message.outward, known)
+
+
 def coverage_message(coverage: Coverage) -> wire.Coverage:
     return wire.Coverage(
         engine=coverage.engine, senses=coverage.senses, attribution=coverage.attribution
@@ -80,6 +105,7 @@ def span_message(span: Span, coverage: Coverage, losses: Losses) -> wire.Span:
         command=span.command,
         labels=span.labels,
         features=span.features,
+        transfers=map(_transfer_message, span.transfers),
         coverage=coverage_message(coverage),
         lost=losses.by_sense,
         **{name: getattr(span, name) for name in _SPAN},
@@ -95,6 +121,7 @@ def span_from(message: wire.Span, sandbox: str, boot: str) -> tuple[Span, Covera
         command=tuple(message.command),
         labels=dict(message.labels),
         features=tuple(message.features),
+        transfers=tuple(map(_transfer_from, message.transfers)),
         sandbox=sandbox,
         boot=boot,
         **{name: getattr(message, name) for name in _SPAN},

@@ -8,6 +8,7 @@ from probe.events import JsonObject, time_text
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
+    from probe.exchange import Transfer
     from probe.redaction import Redactor
 
 TEST_MAX = 200  # characters of a test's id, where the command stands for it
@@ -34,6 +35,7 @@ class Span:
     message: str | None = None  # the harness's own words for the failure
     labels: dict[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()  # of what went wrong in it (probe.diagnose.background)
+    transfers: tuple[Transfer, ...] = ()  # of the call that it is, as its server tells
 
     @property
     def duration_s(self) -> float | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 START_S = 15.0
 SESSION_S = 40.0
 PROMPT = b"@@ "
-ROOT = "probe-root"  # made by the fixture that starts sshd
+ROOT = f"probe-root-{os.getpid()}"  # made by the fixture that starts sshd
 
 
 class Sshd:

@@ -6,6 +6,7 @@ import json
 
 from collector.outcomes import document, fields
 from collector.outcomes.outcome import OUTCOMES, Outcome
+from probe.exchange import Exchange, exchange_from
 from probe.problem import Problem
 
 _SHOWN = 40
@@ -49,4 +50,14 @@ def _outcome(line: bytes, number: int) -> Outcome:
         fields.duration_s(value.get("duration_s")),
         fields.text(value.get("sandbox")),
         fields.moment_ns(value.get("started_at")),
+        _exchange(value.get("client"), number),
     )
+
+
+def _exchange(value: object, number: int) -> Exchange | None:
+    if value is None:
+        return None
+    try:
+        return exchange_from(dict(fields.mapping(value)))
+    except ValueError as error:
+        raise Problem(f"line {number}: client: {error}", "docs/interface.md has the form") from None

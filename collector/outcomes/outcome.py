@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
+from probe.exchange import Exchange
+
 PASSED, FAILED, ERROR, TIMEOUT, SKIPPED = "passed", "failed", "error", "timeout", "skipped"
 OUTCOMES = (SKIPPED, PASSED, TIMEOUT, ERROR, FAILED)  # the worst last
 MESSAGE_LIMIT = 16_384  # characters
@@ -26,6 +28,7 @@ class Outcome:
     duration_s: float | None = None
     sandbox: str | None = None
     started_ns: int | None = None
+    exchange: Exchange | None = None  # of the call that it was, as the client tells
 
     def worse_than(self, other: Outcome) -> bool:
         return OUTCOMES.index(self.outcome) > OUTCOMES.index(other.outcome)

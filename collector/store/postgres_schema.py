@@ -79,4 +79,6 @@ STEPS: list[tuple[str, ...]] = [
         )
         """,
     ),
+    # What the client of a call tells of it, as JSON (probe.exchange).
+    ("ALTER TABLE outcomes ADD COLUMN exchange text",),
 ]

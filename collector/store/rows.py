@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from collector.outcomes import Outcome
 from collector.store.interface import EventRow, Observation
 from probe.coverage import Coverage
 from probe.events import Event
+from probe.exchange import exchange_from
 from probe.message import event_from as event_from_message
 from probe.message import span_from, span_message
 from probe.wire import stream_pb2 as wire
@@ -23,7 +25,9 @@ Row = Sequence[Any]
 
 EVENT_COLUMNS = ("sequence", "span", "kind", "time_ns", "message")
 SPAN_COLUMNS = ("key", "started_ns", "run", "test", "outcome", "message")
-OUTCOME_COLUMNS = ("test", "name", "outcome", "message", "duration_s", "sandbox", "started_ns")
+OUTCOME_COLUMNS = (
+    *("test", "name", "outcome", "message", "duration_s", "sandbox", "started_ns", "exchange"),
+)
 
 
 def event_row(message: wire.Event) -> EventRow:
@@ -57,8 +61,11 @@ def coverage_text(coverage: Coverage) -> str:
 
 def outcome_row(outcome: Outcome) -> Row:
     """In the order of OUTCOME_COLUMNS."""
-    return tuple(getattr(outcome, name) for name in OUTCOME_COLUMNS)
+    exchange = None if outcome.exchange is None else json.dumps(outcome.exchange.as_json())
+    return (*(getattr(outcome, name) for name in OUTCOME_COLUMNS[:-1]), exchange)
 
 
 def outcome_from(row: Row) -> Outcome:
-    return Outcome(*row)
+    *told, exchange = row
+    known = None if exchange is None else exchange_from(json.loads(exchange))
+    return replace(Outcome(*told), exchange=known)

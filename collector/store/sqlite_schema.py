@@ -130,4 +130,6 @@ STEPS: list[tuple[str, ...]] = [
         "ALTER TABLE outcomes ADD COLUMN sandbox TEXT",
         "ALTER TABLE outcomes ADD COLUMN started_ns INTEGER",
     ),
+    # What the client of a call tells of it, as JSON (probe.exchange).
+    ("ALTER TABLE outcomes ADD COLUMN exchange TEXT",),
 ]

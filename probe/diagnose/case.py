@@ -10,6 +10,7 @@ from probe.coverage import Coverage, Losses
 from probe.diagnose.background import Background
 from probe.diagnose.searches import fold_searches
 from probe.events import Event, JsonObject, Loss, time_text
+from probe.exchange import Exchange
 from probe.span import Span
 
 
@@ -45,6 +46,7 @@ class Case:
     losses: Losses = field(default_factory=Losses)
     background: Background | None = None  # what the other tests of its run show
     sandbox: SandboxState | None = None
+    exchange: Exchange | None = None  # what its client and its server tell of the call
 
 
 def make_case(
@@ -54,6 +56,7 @@ def make_case(
     losses: Losses | None = None,
     background: Background | None = None,
     sandbox: SandboxState | None = None,
+    exchange: Exchange | None = None,
 ) -> Case:
     """A case from a span's events in any order. What was lost on the way is among the losses."""
     ordered = sorted(events, key=lambda event: (event.time_ns, event.sequence))
@@ -62,7 +65,7 @@ def make_case(
         if isinstance(event, Loss):
             lost[event.sense] += event.count
     folded = tuple(fold_searches(ordered))
-    return Case(span, folded, coverage, Losses(dict(lost)), background, sandbox)
+    return Case(span, folded, coverage, Losses(dict(lost)), background, sandbox, exchange)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from probe.diagnose import (
     filesystem,
+    interface,
     libraries,
     limits,
     memory,
@@ -57,9 +58,9 @@ def explain(case: Case) -> Explanation:
     if case.span.passed:
         return Explanation(None, (), tuple(dismissed[:DISMISSALS]))
     ranked = _ranked(findings.values())
-    fate = sandbox.fate(case)
-    if fate is not None:
-        ranked = [fate, *ranked]
+    apart = interface.verdict(case) or sandbox.fate(case)
+    if apart is not None:
+        ranked = [apart, *ranked]
     elif not ranked or ranked[0].confidence < CERTAIN_ENOUGH:
         ranked = [workload.verdict(story), *ranked]
     return Explanation(

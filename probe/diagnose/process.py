@@ -22,6 +22,7 @@ _BY_ERRNO = {
     "ENOMEM": "fork.no_memory",
 }
 _NOT_FOUND = 127
+_COMM = 15  # bytes that the kernel keeps of a program's name
 _SLACK = 2  # some may have ended between the refusal and the count
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-core"})
 _NOT_EXECUTABLE = 126
@@ -44,7 +45,7 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
 
 
 def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
-    if event.found:
+    if event.found or _became_it(story, event):
         return None  # a search on PATH that found it further on
     instead = story.started_later(event)
     if instead is not None:
@@ -67,6 +68,13 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
         advice=advice,
         mentions=(event.path, name, *([event.detail] if event.detail else [])),
     )
+
+
+def _became_it(story: Story, event: Exec) -> bool:
+    """It ended by the program's name, though its start was lost on the way."""
+    ended = story.process(event).exit
+    name = os.path.basename(event.path)[:_COMM]
+    return event.errno == "ENOENT" and ended is not None and ended.comm == name != event.comm
 
 
 def _ran_it_as_a_script(story: Story, event: Exec) -> bool:

@@ -102,7 +102,7 @@ class Item(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., span: _Optional[_Union[Span, _Mapping]] = ...) -> None: ...
 
 class Span(_message.Message):
-    __slots__ = ("key", "run", "test", "command", "started_ns", "ended_ns", "exit_code", "signal", "outcome", "message", "pid", "whole_process", "coverage", "lost", "labels", "features")
+    __slots__ = ("key", "run", "test", "command", "started_ns", "ended_ns", "exit_code", "signal", "outcome", "message", "pid", "whole_process", "coverage", "lost", "labels", "features", "transfers")
     class LostEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class Span(_message.Message):
     LOST_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
     key: int
     run: str
     test: str
@@ -149,7 +150,33 @@ class Span(_message.Message):
     lost: _containers.ScalarMap[str, int]
     labels: _containers.ScalarMap[str, str]
     features: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, key: _Optional[int] = ..., run: _Optional[str] = ..., test: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., whole_process: _Optional[bool] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., lost: _Optional[_Mapping[str, int]] = ..., labels: _Optional[_Mapping[str, str]] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
+    transfers: _containers.RepeatedCompositeFieldContainer[Transfer]
+    def __init__(self, key: _Optional[int] = ..., run: _Optional[str] = ..., test: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., started_ns: _Optional[int] = ..., ended_ns: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., whole_process: _Optional[bool] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., lost: _Optional[_Mapping[str, int]] = ..., labels: _Optional[_Mapping[str, str]] = ..., features: _Optional[_Iterable[str]] = ..., transfers: _Optional[_Iterable[_Union[Transfer, _Mapping]]] = ...) -> None: ...
+
+class Transfer(_message.Message):
+    __slots__ = ("name", "at", "outward", "length", "hash", "prefixes", "variants")
+    class VariantsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    OUTWARD_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_FIELD_NUMBER: _ClassVar[int]
+    VARIANTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    at: str
+    outward: bool
+    length: int
+    hash: str
+    prefixes: _containers.RepeatedScalarFieldContainer[str]
+    variants: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., at: _Optional[str] = ..., outward: _Optional[bool] = ..., length: _Optional[int] = ..., hash: _Optional[str] = ..., prefixes: _Optional[_Iterable[str]] = ..., variants: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("sequence", "time_ns", "pid", "tid", "ppid", "uid", "comm", "exe", "count", "span", "mnt_ns", "inner_pid", "session", "seccomp", "syscall", "exec", "fork", "exit", "connect", "dns", "oom", "file", "signal", "limit", "loss")

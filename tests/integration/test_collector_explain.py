@@ -435,6 +435,22 @@ def test_what_passing_tests_show_as_well_is_less_of_a_suspect(database: Database
     assert odds(among) < odds(alone) / 10
 
 
+def test_a_call_that_never_arrived(database: Database) -> None:
+    database.span("t1", 0)
+    lines = [
+        {"test": "t2", "outcome": "error", "client": {"error": "transport"}},
+        {"test": "t3", "outcome": "error"},
+    ]
+    path = database.path.with_name("outcomes.jsonl")
+    path.write_text("\n".join(map(json.dumps, lines)))
+    database.run("import", str(path), "--run", "r1")
+    assert database.report("t2")["verdict"]["cause"] == "interface.not_delivered"
+    assert database.report("t3")["verdict"]["cause"] == "unknown"
+    path.write_text('{"test": "t4", "outcome": "error", "client": {"error": "boredom"}}')
+    told = database.run("import", str(path), "--run", "r1", status=2)
+    assert "line 1: client: an error is one of timeout, transport" in told
+
+
 @pytest.fixture
 def begun(database: Database) -> Database:
     """With a test that has begun, and has not ended."""

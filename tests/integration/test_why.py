@@ -171,7 +171,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def test_without_a_terminal(agent_of_all: Agent, sshd: Sshd) -> None:
     """An agent's commands are sessions of their own: it is asked of the user's last failure."""
-    with user("probe-one") as one:
+    with user(f"probe-one-{os.getpid()}") as one:
         sshd.session("exec cat /no/such/three", user=one, tty=False)
         where = f"export PROBE_SOCKET={agent_of_all.socket}"
         shown = sshd.session(where, f"{PROBE} why --brief", user=one, tty=False)
@@ -180,7 +180,7 @@ def test_without_a_terminal(agent_of_all: Agent, sshd: Sshd) -> None:
 
 def test_two_users_see_their_own(agent_of_all: Agent, sshd: Sshd) -> None:
     failing = "cat /no/such/secret-of-$USER & wait; echo PID=$!."
-    with user("probe-one") as one, user("probe-two") as two:
+    with user(f"probe-one-{os.getpid()}") as one, user(f"probe-two-{os.getpid()}") as two:
         pids = {}
         for name in (one, two):
             shown = sshd.session(failing, user=name)

@@ -159,3 +159,11 @@ def test_how_much_memory_would_have_done(mapped: int | None, told: str) -> None:
     verdict = explain(make_case(span(), events, FULL)).verdict
     assert verdict is not None
     assert f"raise the memory limit of /c {told}" in verdict.advice
+
+
+def test_a_program_whose_start_was_lost_is_not_missing() -> None:
+    searched = Exec(**at(1, 10), comm="python3", path="/a/cat", argv=("cat",), errno="ENOENT")
+    by_its_name = ended(2, 20, comm="cat", last_words="cat: x: Is a directory")
+    assert cause([searched, by_its_name]) == "workload.failed"
+    by_its_callers = ended(2, 20, comm="python3")
+    assert cause([searched, by_its_callers]) == "exec.not_found"

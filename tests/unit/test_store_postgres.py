@@ -115,11 +115,12 @@ def test_an_older_schema_is_brought_forward(url: str, monkeypatch: pytest.Monkey
     with contextlib.closing(open_store(url)) as store:
         store.add_outcomes("r1", [Outcome("t", "t", "passed")])
     step = ("ALTER TABLE runs ADD COLUMN image text", "UPDATE runs SET image = 'x'")
+    old = len(schema.STEPS)
     monkeypatch.setattr(schema, "STEPS", [*schema.STEPS, step])
-    with pytest.raises(Problem, match=r"older collector .schema 1, this one reads 2"):
+    with pytest.raises(Problem, match=f"older collector .schema {old}, this one reads {old + 1}"):
         open_store(url, create=False)
     with contextlib.closing(open_store(url)) as store:
-        assert store.status().schema == 2
+        assert store.status().schema == old + 1
     with raw(url) as connection:
         assert connection.execute("SELECT run, image FROM runs").fetchall() == [("r1", "x")]
 
@@ -134,7 +135,7 @@ def test_a_failed_migration_leaves_the_database_as_it_was(
         with pytest.raises(Problem, match="NONSENSE"):
             open_store(url)
     with contextlib.closing(open_store(url, create=False)) as store:
-        assert store.status().schema == 1
+        assert store.status().schema == len(schema.STEPS)
 
 
 @pytest.mark.parametrize("create", [True, False])
