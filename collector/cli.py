@@ -21,6 +21,7 @@ from collector import output
 from collector.outcomes.outcome import NAME_LIMIT
 from collector.outcomes.read import FORMATS
 from collector.output import Output
+from collector.sandbox.making import DRIVERS
 from collector.store import Away, Pruned, Store, open_store
 from probe.completion import SHELLS, script
 from probe.events import JsonObject
@@ -54,6 +55,13 @@ _DIFF_EXAMPLES = """\
   collector diff nightly-0417 nightly-0418 --db runs.db"""
 _MCP_EXAMPLES = """\
   claude mcp add runs -- collector mcp --db runs.db"""
+_SANDBOX_EXAMPLES = """\
+  claude mcp add sandbox -- collector sandbox-mcp --profile offline
+  collector sandbox-mcp --driver podman --secret API_KEY=/run/secrets/key"""
+_FUZZ_EXAMPLES = """\
+  collector fuzz --limit 200 --db fuzz.db             200 workflows in each profile
+  collector fuzz --profile offline --domain web       one kind, in one of them
+  collector explain --run fuzz-offline --db fuzz.db"""
 _STATUS_EXAMPLES = """\
   collector status --db runs.db"""
 _PRUNE_EXAMPLES = """\
@@ -155,6 +163,36 @@ def parser() -> argparse.ArgumentParser:
     mcp = add("mcp", "answer the same to agents, on stdio", _MCP_EXAMPLES)
     mcp.set_defaults(command=_mcp)
 
+    box = add("sandbox-mcp", "a sandbox for a coding agent, on stdio", _SANDBOX_EXAMPLES)
+    box.add_argument("--profile", metavar="P", default="generous", help="as of collector fuzz")
+    box.add_argument(
+        "--driver", choices=tuple(DRIVERS), default="bubblewrap", help="what makes it (%(default)s)"
+    )
+    box.add_argument("--run", type=_new_run, default="sandbox", help="that its calls belong to")
+    box.add_argument(
+        "--secret",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        type=_secret,
+        help="a variable that programs there get, and that nothing shows (repeatable)",
+    )
+    box.set_defaults(command=_sandbox_mcp)
+
+    fuzz = add("fuzz", "run a thousand workflows in a sandbox, and explain", _FUZZ_EXAMPLES)
+    fuzz.add_argument(
+        "--profile",
+        action="append",
+        metavar="P",
+        help="a sandbox profile (repeatable; all of them where none is named)",
+    )
+    fuzz.add_argument("--jobs", type=_positive, metavar="N", default=os.cpu_count() or 1)
+    fuzz.add_argument("--limit", type=_positive, metavar="M", help="so many workflows of each")
+    fuzz.add_argument("--domain", action="append", metavar="D", help="only these (repeatable)")
+    fuzz.add_argument("--seed", type=int, metavar="S", default=0, help="of the corpus (0)")
+    fuzz.add_argument("--run", type=_new_run, default="fuzz", help="its runs are RUN-PROFILE")
+    fuzz.set_defaults(command=_fuzz)
+
     complete = add(
         "completion",
         "print what a shell is to source to complete collector",
@@ -181,7 +219,7 @@ def parser() -> argparse.ArgumentParser:
     backup.add_argument("file", metavar="FILE", help="that does not exist yet")
     backup.set_defaults(command=_backup)
 
-    for command in (serve, import_, explain, diff, mcp, status, prune, backup):
+    for command in (serve, import_, explain, diff, mcp, fuzz, status, prune, backup):
         command.add_argument(
             "--db",
             metavar="URL",
@@ -426,6 +464,59 @@ def _diff(options: argparse.Namespace) -> int:
     else:
         text.render_comparison(found, terminal)
     return 0
+
+
+def _sandbox_mcp(options: argparse.Namespace) -> int:
+    from collector import sandbox_mcp
+    from collector.campaign.profiles import PROFILES, profile
+
+    if options.profile not in PROFILES:
+        known = ", ".join(PROFILES)
+        raise Problem(f"no profile {options.profile!r}", f"there are {known}")
+    allowed = dataclasses.replace(profile(options.profile), driver=options.driver)
+    sandbox_mcp.run(allowed, options.profile, options.run, dict(options.secret))
+    return 0
+
+
+def _secret(text: str) -> tuple[str, str]:
+    name, separator, path = text.partition("=")
+    if not name.isidentifier() or not separator:
+        raise Problem(f"--secret {text!r}: no NAME=FILE", "give the name of a variable and a file")
+    try:
+        return name, Path(path).read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise Problem(f"--secret {path}: {why}", "name a file with the value in it") from None
+
+
+def _fuzz(options: argparse.Namespace) -> int:
+    """1 where an explanation was wrong."""
+    from collector import fuzz, text
+    from collector.campaign.profiles import PROFILES
+    from collector.campaign.workflow import BROWSER, CODE, corpus
+
+    profiles = options.profile or list(PROFILES)
+    for named, known, what in (
+        (profiles, PROFILES, "profile"),
+        (options.domain or [], (*CODE, *BROWSER), "domain"),
+    ):
+        for one in named:
+            if one not in known:
+                raise Problem(f"no {what} {one!r}", f"there are {', '.join(known)}")
+    every = [
+        one for one in corpus(options.seed) if not options.domain or one.domain in options.domain
+    ]
+    chosen = fuzz.choose(every, options.limit)
+    terminal, wrong = Output(), 0
+    with _store(options, create=True) as store:
+        for name in profiles:
+            campaign = fuzz.Campaign(f"{options.run}-{name}", name, chosen, options.jobs)
+            fuzz.fuzz(store, options.db, campaign, text.Progress(campaign.run))
+            found = fuzz.accuracy(store, campaign)
+            text.render_accuracy(name, found, terminal)
+            output.flush()
+            wrong += len(found.wrong) + len(found.false_blame)
+    return 1 if wrong else 0
 
 
 def _mcp(options: argparse.Namespace) -> int:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from collector.comparison import Change, Comparison
 from collector.explanation import Group, Overview
 from probe.terminal import Terminal
 
+if TYPE_CHECKING:
+    from collector.fuzz import Accuracy
+
 _SHOWN = 20  # tests of a group
+_NAMED = 6  # causes of a campaign
 GUESSED = "by sandbox and time alone, not by a test's id: less is sure"
 
 
@@ -51,6 +57,41 @@ def render_comparison(found: Comparison, terminal: Terminal) -> None:
     _changes("broke", found.broke, terminal)
     _changes("fails for another cause", found.changed, terminal)
     _changes("mended", found.mended, terminal)
+
+
+class Progress:
+    """One line that grows on a terminal; elsewhere a line each tenth."""
+
+    def __init__(self, run: str) -> None:
+        self._run, self._told = run, -1
+        self._terminal = Terminal(sys.stderr)
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int, failed: int) -> None:
+        tenth = 10 * done // max(1, total)
+        if not self._live and tenth == self._told:
+            return
+        self._told = tenth
+        line = f"{self._run}: {done} of {total}, {failed} failed"
+        if self._live and done < total:
+            sys.stderr.write(f"\r{self._terminal.style(line)}")
+            sys.stderr.flush()
+        else:
+            self._terminal.line("\r" if self._live else "", self._terminal.style(line))
+
+
+def render_accuracy(name: str, found: Accuracy, terminal: Terminal) -> None:
+    """What a campaign came to, and each explanation that is not what the profile implies."""
+    causes = ", ".join(f"{count} {cause}" for cause, count in found.causes.most_common(_NAMED))
+    terminal.line(
+        terminal.style(f"{name}: ", "bold"),
+        terminal.style(f"{found.passed} passed, {found.failed} failed"),
+        terminal.style(f" ({causes})" if causes else ""),
+        terminal.style(f"; {found.right} of {found.failed} explained as they should be"),
+        terminal.style(f", {len(found.false_blame)} sandboxes blamed wrongly"),
+    )
+    for told in (*found.false_blame, *found.wrong)[:_SHOWN]:
+        terminal.text(told, "  ", "yellow")
 
 
 def _changes(what: str, changes: Sequence[Change], terminal: Terminal) -> None:

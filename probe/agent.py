@@ -30,6 +30,7 @@ from probe.engine.core import CoreEngine
 from probe.engine.errors import EngineError
 from probe.engine.loader import load as load_engine
 from probe.events import Event, JsonObject
+from probe.exchange import Transfer, transfers_from
 from probe.inquiry import Inquiry, RefusedError, Wanted, asker, wants
 from probe.log import configure as configure_logging
 from probe.pidfd import pid_of
@@ -93,6 +94,7 @@ class Agent:
         self._stream = stream
         self._listener = listener
         self._spans: dict[int, Span] = {}
+        self._detached: dict[int, tuple[int, int]] = {}  # key: pidfd and user
         self._clients: dict[int, Client] = {}
         self._requests: dict[str, Callable[[Client, JsonObject], JsonObject]] = {
             "begin": self._begin,
@@ -125,6 +127,8 @@ class Agent:
         """Ends what is open, and gives the collector time to take what waits."""
         for client in list(self._clients.values()):
             self._drop(client)
+        for pidfd, _ in self._detached.values():
+            os.close(pidfd)
         if self._stream is not None:
             if not self._stream.drain(DRAIN_S):
                 log.warning("undelivered", **self._stream.status())
@@ -209,10 +213,28 @@ class Agent:
         self._spans[span.key] = span
         if self._stream is not None:  # so that it is known of if this sandbox is lost
             self._stream.put_span(span, self._watch.coverage, Losses())
+        if request.get("detached") is True:
+            self._detach(client, span.key)
         return {"key": span.key}
+
+    def _detach(self, client: Client, key: int) -> None:
+        """The span lives on without the connection that began it: `probe span begin`."""
+        if len(self._detached) >= CLIENTS_MAX:
+            raise RefusedError("too many open spans")
+        self._detached[key] = client.spans.pop(key), client.uid
+
+    def _adopt(self, client: Client, key: int) -> None:
+        """For whoever began it, and for root, to end."""
+        pidfd, uid = self._detached[key]
+        if client.uid not in (0, uid):
+            raise RefusedError("the span was begun by another user")
+        del self._detached[key]
+        client.spans[key] = pidfd
 
     def _end(self, client: Client, request: JsonObject) -> JsonObject:
         key = request["key"]
+        if key in self._detached:
+            self._adopt(client, key)
         if key not in client.spans:
             raise RefusedError("this connection has no such span")
         span = self._spans[key]
@@ -222,6 +244,8 @@ class Agent:
             span.ended_ns = int(request["ended_ns"])
         if request.get("outcome") in OUTCOMES:
             span.outcome = request["outcome"]
+        if "transfers" in request:
+            span.transfers = _transfers(request["transfers"])
         if isinstance(request.get("message"), str):
             span.message = self._redactor.text(local.clean(request["message"])[:MESSAGE_MAX])
         case = self._finish(client, key)
@@ -301,6 +325,13 @@ def _send_all(connection: socket.socket, data: bytes) -> None:
         duplicate.close()
 
 
+def _transfers(told: object) -> tuple[Transfer, ...]:
+    try:
+        return transfers_from(told)
+    except ValueError as error:
+        raise RefusedError(str(error)) from None
+
+
 def _checked(request: JsonObject) -> JsonObject:
     """The fields of a request to begin a span; RefusedError where one is not what it must be."""
     for name, kind in (("run", str), ("test", str), ("command", list), ("started_ns", int)):
@@ -311,7 +342,16 @@ def _checked(request: JsonObject) -> JsonObject:
         raise RefusedError(f"command must be at most {local.WORDS_MAX} strings")
     if not 0 <= request["started_ns"] < 1 << 63:
         raise RefusedError("started_ns must be nanoseconds since the epoch")
+    labels = request.get("labels", {})
+    if not isinstance(labels, dict) or len(labels) > local.LABELS_MAX:
+        raise RefusedError(f"labels must be at most {local.LABELS_MAX} names with texts")
+    if not all(isinstance(text, str) for text in labels.values()):
+        raise RefusedError("labels must be texts")
     return {
+        "labels": {
+            local.clean(name)[: local.LABEL_MAX]: local.clean(text)[: local.LABEL_MAX]
+            for name, text in labels.items()
+        },
         "run": local.clean(request["run"])[: local.ID_MAX],
         "test": local.clean(request["test"])[: local.ID_MAX],
         "command": [local.clean(word)[: local.WORD_MAX] for word in command],

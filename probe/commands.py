@@ -65,6 +65,14 @@ exit status: that of CMD; 128+N after signal N; 127 or 126 if it cannot start"""
         default=os.environ.get("PROBE_RUN", ""),
         help="the run that the test belongs to (default: $PROBE_RUN)",
     )
+    run.add_argument(
+        "--label",
+        metavar="NAME=TEXT",
+        type=_label,
+        action="append",
+        default=[],
+        help="what the collector groups tests by (application, domain …; repeatable)",
+    )
     run.add_argument("--json", metavar="FILE", help="write the report there; - for standard output")
     run.add_argument(
         "--explain",
@@ -200,6 +208,46 @@ def watch_command(options: argparse.Namespace) -> int:
     return watch_command(options)
 
 
+def _add_span(span: Parser) -> None:
+    span.epilog = """examples:
+  key=$(probe span begin --test t17 --label domain=data)
+  ./step-one && ./step-two
+  probe span end $key --outcome passed        or failed, error, timeout
+
+what this shell starts in between is of the test; in Python: probe.spans.span()"""
+    steps = span.add_subparsers(prog="probe span", metavar="begin|end", required=True)
+    begin = steps.add_parser("begin", help="print the key of a new span")
+    begin.add_argument("--test", metavar="ID", required=True)
+    begin.add_argument("--run", metavar="ID", default=os.environ.get("PROBE_RUN", ""))
+    begin.add_argument("--label", metavar="NAME=TEXT", type=_label, action="append", default=[])
+    begin.add_argument("--pid", metavar="PID", type=_positive, help="default: what calls this")
+    begin.set_defaults(step="begin")
+    end = steps.add_parser("end", help="end it, and say what became of it")
+    end.add_argument("key", metavar="KEY", type=_key)
+    end.add_argument(
+        "--outcome", choices=("passed", "failed", "error", "timeout"), default="passed"
+    )
+    end.add_argument("--message", metavar="TEXT", help="the harness's own words")
+    end.set_defaults(step="end")
+
+
+def span_command(options: argparse.Namespace) -> int:
+    from probe import spans
+
+    if options.step == "begin":
+        key = spans.begin(options.test, options.run, dict(options.label), options.pid)
+        sys.stdout.write(f"{key}\n")
+    else:
+        spans.end(options.key, options.outcome, options.message)
+    return 0
+
+
+def _key(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) >= 1 << 63:
+        raise Problem(f"{text!r}: no key of a span", "give what probe span begin printed")
+    return int(text)
+
+
 def _add_mcp(mcp: Parser) -> None:
     mcp.epilog = """examples:
   claude mcp add sandbox -- probe mcp
@@ -309,6 +357,13 @@ def agent_command(options: argparse.Namespace) -> int:
     return 0
 
 
+def _label(text: str) -> tuple[str, str]:
+    name, separator, told = text.partition("=")
+    if not name or not separator:
+        raise Problem(f"{text!r}: no label", "give NAME=TEXT")
+    return name, told
+
+
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 20:
         raise Problem(f"{text!r}: no number above 0", "give a whole one")
@@ -332,7 +387,8 @@ def run_command(options: argparse.Namespace) -> int:
         # The limits that we are to explain may leave no room for a child beside us.
         _say(f"blind: {error.strerror} while forking, so {command[0]} runs unwatched")
         run.become(command)
-    watch.begin(local.begin_request(options.run, options.test, command, child), child.pidfd)
+    labels = dict(options.label)
+    watch.begin(local.begin_request(options.run, options.test, command, child, labels), child.pidfd)
     warned = watch.warning
     if warned and options.explain != "never":
         _say(warned)
@@ -389,6 +445,7 @@ COMMANDS = {
     "doctor": ("say what this sandbox can do and what will break", _add_doctor, doctor_command),
     "why": ("explain what failed last in this terminal", _add_why, why_command),
     "watch": ("show what happens in this sandbox", _add_watch, watch_command),
+    "span": ("begin and end a test in a shell", _add_span, span_command),
     "mcp": ("answer the same to agents, on stdio", _add_mcp, mcp_command),
     "agent": ("the daemon of a sandbox image", _add_agent, agent_command),
     "hook": ("print what a shell is to source, for probe why", _add_hook, hook_command),

@@ -22,6 +22,7 @@ TOKEN = "PROBE_TOKEN"  # holds what a sandbox shows to its collector, and no wor
 DEFAULT_SOCKET = "/run/probe/agent.sock"
 LINE_MAX = 64 << 20
 ID_MAX = 500  # characters of a run's or a test's id
+LABELS_MAX, LABEL_MAX = 16, 200  # of a span: how many, and characters of each
 WORDS_MAX, WORD_MAX = 64, 1024  # of a command: how many words, and how much of each
 _TIMEOUT_S = 10.0
 _BEGIN_TIMEOUT_S = 5.0  # nobody waits longer for a command to start
@@ -35,9 +36,16 @@ def socket_path() -> str:
     return os.environ.get("PROBE_SOCKET") or DEFAULT_SOCKET
 
 
-def begin_request(run: str, test: str, command: Sequence[str], child: Any) -> JsonObject:
+def begin_request(
+    run: str,
+    test: str,
+    command: Sequence[str],
+    child: Any,
+    labels: dict[str, str] | None = None,
+) -> JsonObject:
     """What begins a span for a command that is about to start."""
     return {
+        "labels": labels or {},
         "run": clean(run)[:ID_MAX],
         "test": clean(test)[:ID_MAX],  # where there is none, the command stands for it
         "command": [clean(word[:WORD_MAX]) for word in command[:WORDS_MAX]],

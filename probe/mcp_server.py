@@ -45,12 +45,15 @@ class Tool:
     output: dict[str, JsonObject]
     call: Callable[[JsonObject], JsonObject]
     required: tuple[str, ...] = ()
+    writes: bool = False  # it changes something
+    escaped: bool = True  # what it returns goes out without control characters
 
     def answer(self, arguments: JsonObject) -> JsonObject:
-        """Escaped. Problem where it cannot be had."""
+        """Problem where it cannot be had."""
         defaults = {name: one["default"] for name, one in self.input.items() if "default" in one}
-        answer: JsonObject = _escaped(self.call({**defaults, **arguments}))
-        return answer
+        answer = self.call({**defaults, **arguments})
+        told: JsonObject = _escaped(answer) if self.escaped else answer
+        return told
 
 
 def schema(properties: dict[str, JsonObject], required: Sequence[str]) -> JsonObject:
@@ -151,7 +154,7 @@ def serve(name: str, tools: Sequence[Tool]) -> None:
                 inputSchema=schema(tool.input, tool.required),
                 outputSchema={"type": "object", "properties": tool.output, "required": ["text"]},
                 annotations=types.ToolAnnotations(
-                    readOnlyHint=True, destructiveHint=False, openWorldHint=False
+                    readOnlyHint=not tool.writes, destructiveHint=tool.writes, openWorldHint=False
                 ),
             )
             for tool in tools

@@ -87,4 +87,5 @@ def open_span(key: int, command: JsonObject, redactor: Redactor) -> Span:
         pid=command["pid"],
         started_ns=command["started_ns"],
         whole_process=command.get("whole_process", True),
+        labels=dict(command.get("labels", {})),
     )

@@ -28,7 +28,8 @@ class Bubblewrap:
         joins = "; ".join(f"echo $$ > {folder}/cgroup.procs" for folder in self._cgroups)
         return ["sh", "-c", f'{joins}; exec "$@"', "sandbox"]
 
-    def inner(self, argv: Sequence[str]) -> list[str]:
+    def inner(self, argv: Sequence[str], folder: str) -> list[str]:
+        """It stays in the directory that it is started in."""
         return [*self._prefix(), *argv]
 
     def _prefix(self) -> list[str]:

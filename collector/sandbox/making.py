@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -22,8 +23,8 @@ class Driver(Protocol):
     def outer(self) -> list[str]:
         """The prefix that comes before all others."""
 
-    def inner(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs `argv` inside."""
+    def inner(self, argv: Sequence[str], folder: str) -> list[str]:
+        """The command line that runs `argv` inside, in a directory there."""
 
     def close(self) -> None:
         """Removes what it has made, and ends what still runs there."""
@@ -62,11 +63,12 @@ class Sandbox:
             self._driver.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def command(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs `argv` in this sandbox."""
+    def command(self, argv: Sequence[str], folder: str | None = None) -> list[str]:
+        """The command line that runs `argv` in this sandbox, in a directory of the same name
+        there as here; the one that is current where none is given."""
         assert self._driver is not None, "only in a with statement"
         network = self._in_network()
-        inner = self._driver.inner([*self._in_landlock(), *argv])
+        inner = self._driver.inner([*self._in_landlock(), *argv], folder or os.getcwd())
         return [*self._driver.outer(), *network, *(self.profile.nameserver or ()), *inner]
 
     def _in_network(self) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,11 +40,11 @@ class Podman:
     def outer(self) -> list[str]:
         return []
 
-    def inner(self, argv: Sequence[str]) -> list[str]:
+    def inner(self, argv: Sequence[str], folder: str) -> list[str]:
         self._commands += 1
         name = f"{self._name}-{self._commands}"
         command = [*self._podman(), "run", "--rm", "--name", name, "--network=host"]
-        command += ["--workdir", os.getcwd(), "--env-host", *self._options()]
+        command += ["--workdir", folder, "--env-host", *self._options()]
         return [*command, "--rootfs", str(self._overlay.root), *argv]
 
     def _podman(self) -> list[str]:

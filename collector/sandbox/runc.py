@@ -43,11 +43,11 @@ class Runc:
     def outer(self) -> list[str]:
         return []
 
-    def inner(self, argv: Sequence[str]) -> list[str]:
+    def inner(self, argv: Sequence[str], folder: str) -> list[str]:
         """Each with a bundle of its own, so that several may run at once."""
         bundle = self._bundle / str(self._commands)
         bundle.mkdir()
-        (bundle / "config.json").write_text(json.dumps(self._specification(bundle, argv)))
+        (bundle / "config.json").write_text(json.dumps(self._specification(bundle, argv, folder)))
         name = self._container(self._commands)
         self._commands += 1
         return ["runc", "run", "--bundle", str(bundle), name]
@@ -55,7 +55,7 @@ class Runc:
     def _container(self, number: int) -> str:
         return f"{self._name}-{number}"
 
-    def _specification(self, bundle: Path, argv: Sequence[str]) -> dict[str, Any]:
+    def _specification(self, bundle: Path, argv: Sequence[str], folder: str) -> dict[str, Any]:
         profile = self._profile
         subprocess.run(["runc", "spec"], cwd=bundle, check=True)
         made: dict[str, Any] = json.loads((bundle / "config.json").read_text())
@@ -63,7 +63,7 @@ class Runc:
         capabilities = list(profile.capabilities or CAPABILITIES)
         kinds = ("bounding", "effective", "permitted")
         process["capabilities"] = dict.fromkeys(kinds, [] if profile.user else capabilities)
-        process.update(terminal=False, args=list(argv), cwd=os.getcwd(), env=_environment())
+        process.update(terminal=False, args=list(argv), cwd=folder, env=_environment())
         process["user"] = {"uid": profile.user or 0, "gid": profile.user or 0}
         process["rlimits"] = []
         made["root"] = {"path": str(self._overlay.root), "readonly": False}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from probe.coverage import Coverage, Losses
 from probe.diagnose.background import Background
 from probe.diagnose.searches import fold_searches
-from probe.events import Event, JsonObject, Loss, time_text
+from probe.events import Event, Exec, JsonObject, Loss, time_text
 from probe.exchange import Exchange
 from probe.span import Span
 
@@ -64,8 +65,20 @@ def make_case(
     for event in ordered:
         if isinstance(event, Loss):
             lost[event.sense] += event.count
-    folded = tuple(fold_searches(ordered))
+    folded = tuple(fold_searches(_without_ours(ordered)))
     return Case(span, folded, coverage, Losses(dict(lost)), background, sandbox, exchange)
+
+
+def _without_ours(events: Iterable[Event]) -> Iterator[Event]:
+    """`probe span end` runs inside of the span that it ends, and may replace its very shell."""
+    ours: set[int] = set()
+    for event in events:
+        if isinstance(event, Exec) and event.errno is None:
+            words = [os.path.basename(word) for word in event.argv[:4]]
+            named = "probe" in words and words[words.index("probe") + 1 :][:1] == ["span"]
+            (ours.add if named else ours.discard)(event.pid)
+        if event.pid not in ours:
+            yield event
 
 
 @dataclass(frozen=True, slots=True)
