@@ -15,7 +15,7 @@ RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
 EMULATION := qemu-system-x86 mmdebstrap busybox-static kmod cpio e2fsprogs \
 	debian-archive-keyring
 
-.PHONY: setup demo test test-sandboxes test-kernels test-kernels-slice test-faults fuzz gallery gallery-slice check lint types proto schema docs bench bench-accuracy calibrate clean
+.PHONY: setup demo test test-sandboxes test-kernels test-kernels-slice test-faults fuzz fuzz-all fuzz-imports gallery gallery-slice check lint types proto schema docs bench bench-accuracy calibrate clean
 
 setup: $(VENV)/.ready
 
@@ -44,8 +44,21 @@ test-faults: setup
 	$(BIN)/python -m pytest -q -n 2 --store postgresql tests/faults/test_faults.py $(FAULTS)
 
 # Damaged files against the importers of outcomes, a hundred thousand of them.
-fuzz: setup
+fuzz-imports: setup
 	$(BIN)/python -m pytest -q --fuzz 100000 tests/fuzz
+
+# Two hundred workflows in each sandbox profile, explained, beside what the profile implies.
+fuzz: setup
+	tools/apt $(LANGUAGES)
+	mkdir -p build
+	rm -f build/fuzz.db
+	$(BIN)/collector fuzz --limit 200 --db build/fuzz.db
+
+# All thousand of them in each.
+fuzz-all: setup
+	tools/apt $(LANGUAGES)
+	mkdir -p build
+	$(BIN)/collector fuzz --run thousand --db build/fuzz.db
 
 # The whole gallery, with every language and server that its scenarios need.
 gallery: setup
