@@ -22,14 +22,18 @@ from bench.testbed import PROBE, Testbed
 ROUNDS = 15
 REPEATS = 3
 ALONE_MAX_MS, SERVED_MAX_MS = 150.0, 30.0
+WHY_MAX_MS = 500.0  # from asking to reading
 
 BARE, FLOOR, ALONE, SERVED = "true", "floor: python -c pass", "probe run", "probe run, agent"
+WHY = "a failure and probe why"
 _UNDER_PROBE = (PROBE, "run", "--", "true")
+_ASKING = ("sh", "-c", 'cat /no/such 2>&1; exec "$0" why --brief', PROBE)
 _WAYS: dict[str, tuple[Sequence[str], bool]] = {
     BARE: (("true",), False),
     FLOOR: ((sys.executable, "-c", "pass"), False),
     ALONE: (_UNDER_PROBE, False),
     SERVED: (_UNDER_PROBE, True),
+    WHY: (_ASKING, True),
 }
 
 
@@ -40,7 +44,7 @@ def milliseconds(bed: Testbed, command: Sequence[str], agent: bool) -> float:
     with bed.agent() if agent else contextlib.nullcontext():
         for _ in range(REPEATS):
             start = time.perf_counter()
-            subprocess.run(command, env=environment, check=True)
+            subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
             times.append(time.perf_counter() - start)
     return statistics.median(times) * 1e3
 
@@ -56,6 +60,7 @@ def measure(bed: Testbed, rounds: int | None) -> Table:
         headers=["", "milliseconds", "more than bare"],
         rows=[[name, spread(some, 1), spread(added[name], 1)] for name, some in taken.items()],
         goals=[
+            Goal("probe why, ms", statistics.median(taken[WHY]), WHY_MAX_MS),
             Goal("probe run, added ms", statistics.median(added[ALONE]), ALONE_MAX_MS),
             Goal(
                 "probe run with an agent, added ms", statistics.median(added[SERVED]), SERVED_MAX_MS

@@ -1,5 +1,5 @@
 """Files of outcomes, damaged at random: outcomes or one clear line come of each, soon, and in
-bounded memory. A few by default; `make fuzz` takes many. A failure prints the number that
+bounded memory. A few by default; `make fuzz-imports` takes many. A failure prints the number that
 brings it back: --fuzz-only NUMBER.
 """
 
