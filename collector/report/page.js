@@ -1,7 +1,8 @@
 "use strict";
 // Text reaches the page through textContent alone; nothing is fetched.
 (() => {
-  const PART = 50; // tests that are listed at once
+  const FIRST = 12; // tests that are listed at once
+  const PART = 100; // more of them
   const TICKS = 4;
   const ROLES = {
     evidence: "the verdict rests on it",
@@ -25,6 +26,7 @@
   const duration = (ms) => {
     if (ms >= 60000) return `${(ms / 60000).toFixed(1)} min`;
     if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
+    if (!ms) return "0";
     return ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(2)} ms`;
   };
 
@@ -61,7 +63,8 @@
     `${timeline.duration ? Math.min(100, (100 * ms) / timeline.duration) : 0}%`;
 
   const lane = (timeline, one, index, marks) => {
-    const name = make("span", "lane-name", `${"  ".repeat(Math.min(one.depth, 6))}${one.name} ${one.pid}`);
+    const name = make("span", "lane-name", `${one.name} ${one.pid}`);
+    name.style.paddingLeft = `${Math.min(one.depth, 6)}em`;
     name.title = `${one.name}, process ${one.pid}`;
     const life = make("span", one.end === null ? "life open" : "life");
     const end = one.end === null ? timeline.duration : one.end;
@@ -161,14 +164,14 @@
     const more = make("button", "more");
     more.type = "button";
     let at = 0;
-    const extend = () => {
-      whole.append(...tests.slice(at, at + PART).map(testLine));
-      at = Math.min(tests.length, at + PART);
+    const extend = (count) => {
+      whole.append(...tests.slice(at, at + count).map(testLine));
+      at = Math.min(tests.length, at + count);
       more.hidden = at === tests.length;
       more.textContent = `${tests.length - at} more`;
     };
-    more.addEventListener("click", extend);
-    extend();
+    more.addEventListener("click", () => extend(PART));
+    extend(FIRST);
     const note = missing ? [make("p", "note", `and ${missing} that are counted, but not shown`)] : [];
     return [whole, more, ...note];
   };

@@ -46,7 +46,7 @@ def render(page: Page) -> str:
         title=escape(f"{page.run or 'a run'}: {page.failed} of {page.ran} failed"),
         run=escape(page.run or "(no name)"),
         headline=escape(f"{page.failed} of {page.ran} failed"),
-        reasons=escape(reasons(page)),
+        reasons=escape(reasons(page)).replace(" % ", "&nbsp;%&nbsp;"),
         counts=escape(_counts(page)),
         bar=_bar(page),
         tiles="".join(_tiles(page)),
@@ -189,7 +189,8 @@ def _crash(crash: Crash) -> str:
         f'<tr><th scope="row"><code>{escape(crash.sandbox or "(unknown)")}</code></th>'
         f'<td><code class="cause crash">{escape(crash.cause)}</code></td>'
         f'<td class="number">{crash.count}</td>'
-        f'<td>{escape(crash.summary)}<br><span class="dim">{escape(tests)}</span></td></tr>'
+        f"<td><details><summary>{escape(crash.summary)}</summary>"
+        f'<span class="dim">{escape(tests)}</span></details></td></tr>'
     )
 
 
