@@ -129,7 +129,7 @@ def gather(run: str, tests: Iterable[tuple[Test, JsonObject | None]]) -> Page:
             found.add(test, report)
         if test.outcome not in (SKIPPED, RUNNING):
             found.ran(test)
-            watched.add(test)
+            watched.add(test, report)
     clusters = found.clusters.largest_first
     return Page(
         run=escape(run),
@@ -219,7 +219,7 @@ class _Watched:
         self._states: dict[str, Counter[str]] = {sense: Counter() for sense in SENSES}
         self._lost: Counter[str] = Counter()
 
-    def add(self, test: Test) -> None:
+    def add(self, test: Test, report: JsonObject | None) -> None:
         if test.deciding is None:
             self.unseen += 1
             return
@@ -228,7 +228,10 @@ class _Watched:
         for sense, state in coverage.senses.items():
             self._states.setdefault(sense, Counter())[state] += 1
         for observation in test.observations:
-            self._lost.update(observation.losses.by_sense)
+            if report is not None and observation is test.deciding:
+                self._lost.update(report["lost"]["by_sense"])  # with those that events tell of
+            else:
+                self._lost.update(observation.losses.by_sense)
 
     def senses(self) -> tuple[Sense, ...]:
         return tuple(

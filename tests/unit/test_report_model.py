@@ -26,7 +26,7 @@ from probe import report as reports
 from probe.causes import CAUSES
 from probe.coverage import Losses
 from probe.diagnose import Explanation, Finding, make_case
-from probe.events import Event, Exec, Exit, JsonObject
+from probe.events import Event, Exec, Exit, JsonObject, Loss
 from probe.span import Span
 
 START = 1_700_000_000_000_000_000
@@ -109,6 +109,13 @@ def test_coverage_and_losses(run: tuple[list[Made], Page]) -> None:
     assert files.reasons == ("none: no BPF LSM",)
     assert files.lost > 0
     assert page.unseen == page.guessed == 0
+
+
+def test_losses_that_events_tell_of() -> None:
+    lost = Loss(sequence=1, time_ns=START, pid=100, sense="exec", count=7)
+    test = a_test()
+    page = gather("r", [(test, told(test, (lost,)))])
+    assert {one.name: one.lost for one in page.senses if one.lost} == {"exec": 7}
 
 
 def test_the_headline(run: tuple[list[Made], Page]) -> None:
