@@ -49,7 +49,7 @@ def _clusters(clusters: tuple[Cluster, ...]) -> Iterator[str]:
 def _message(cluster: Cluster) -> str:
     named = [test.id for test in cluster.tests[:_NAMED]]
     more = cluster.count - len(named)
-    tests = ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    tests = ", ".join([*named, *([f"{more} more"] if more else [])])
     verdict = cluster.verdict
     lines = [verdict["summary"], f"→ {verdict['advice']}" if verdict["advice"] else "", tests]
     return "\n".join(line for line in lines if line)

@@ -10,6 +10,7 @@ from probe.events import JsonObject
 
 FULL = 2000  # tests that a page shows in full
 LEAST = 5  # of each cluster, as long as there is a larger one to take from
+SHOWN = 300  # clusters, the largest
 
 # Sizes, numbers and random names are a test's own; addresses, ports and versions are not.
 _OWN = re.compile(
@@ -79,6 +80,7 @@ class Clusters:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Cluster] = {}
         self._full = 0
+        self._is_settled = False  # no cluster has more than LEAST, so none gives way any more
 
     def add(self, verdict: JsonObject) -> Cluster:
         """Counts one test; the cluster that it belongs to."""
@@ -92,11 +94,13 @@ class Clusters:
         if self._full < FULL:
             self._full += 1
             return True
-        largest = max(self._found.values(), key=lambda one: len(one.tests))
-        if len(cluster.tests) >= LEAST or len(largest.tests) <= LEAST:
+        if self._is_settled or len(cluster.tests) >= LEAST:
             return False
-        largest.tests.pop()
-        return True
+        largest = max(self._found.values(), key=lambda one: len(one.tests))
+        self._is_settled = len(largest.tests) <= LEAST
+        if not self._is_settled:
+            largest.tests.pop()
+        return not self._is_settled
 
     @property
     def largest_first(self) -> tuple[Cluster, ...]:

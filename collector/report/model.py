@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collector import explanation
 from collector.match import TIME
 from collector.outcomes.outcome import PASSED, SKIPPED
-from collector.report.cluster import Cluster, Clusters, Detail, Other, alike
+from collector.report.cluster import SHOWN, Cluster, Clusters, Detail, Other, alike
 from collector.report.labels import application, domain
 from collector.report.matrix import Matrix, matrix
 from collector.report.timeline import timeline
@@ -87,7 +87,8 @@ class Page:
     causes: dict[str, int]
     by_application: Matrix
     by_domain: Matrix
-    clusters: tuple[Cluster, ...]
+    clusters: tuple[Cluster, ...]  # the largest first
+    clusters_left_out: int
     advice: tuple[Advice, ...]
     crashes: tuple[Crash, ...]
     crashed: int  # tests, also those of sandboxes that are not named
@@ -154,7 +155,8 @@ def gather(run: str, tests: Iterable[tuple[Test, JsonObject | None]]) -> Page:
             _CAUSES,
             lambda name: (_CAUSE_ORDER[name], name),
         ),
-        clusters=clusters,
+        clusters=clusters[:SHOWN],
+        clusters_left_out=len(clusters[SHOWN:]),
         advice=_advice(clusters),
         crashes=tuple(found.crashes()),
         crashed=sum(found.causes[cause] for cause in CRASHES),

@@ -69,14 +69,17 @@ def headline(page: Page) -> str:
 
 def reasons(page: Page) -> str:
     """The sandbox's primitives in percent of all failures, then the other layers' counts."""
-    shares = [
-        f"{count / page.failed:.0%} {name}".replace("%", " %")
-        for name, count in page.primitives.items()
-    ]
+    shares = [f"{_share(count, page.failed)} {name}" for name, count in page.primitives.items()]
     others = [
         f"{page.layers[layer]} {name}" for layer, name in _SHORT.items() if page.layers[layer]
     ]
     return "; ".join(", ".join(part) for part in (shares, others) if part)
+
+
+def _share(count: int, whole: int) -> str:
+    """In percent, of which a few are never none."""
+    percent = round(100 * count / whole)
+    return f"{percent} %" if percent else "<1 %"
 
 
 def _resource(name: str) -> str:
@@ -184,7 +187,7 @@ def _crashes(page: Page) -> str:
 
 def _crash(crash: Crash) -> str:
     more = crash.count - len(crash.tests)
-    tests = ", ".join(crash.tests) + (f" and {more} more" if more else "")
+    tests = ", ".join([*crash.tests, *([f"{more} more"] if more else [])])
     return (
         f'<tr><th scope="row"><code>{escape(crash.sandbox or "(unknown)")}</code></th>'
         f'<td><code class="cause crash">{escape(crash.cause)}</code></td>'
@@ -252,6 +255,8 @@ def _cell(count: int, most: int, about: dict[str, str]) -> str:
 def _notes(page: Page) -> Iterable[str]:
     if page.left_out:
         yield f"{page.left_out} failing tests are counted, but not shown in full."
+    if page.clusters_left_out:
+        yield f"{page.clusters_left_out} more explanations, of fewer tests each, are not shown."
     if page.guessed:
         yield (
             f"{page.guessed} failing tests are known by sandbox and time alone, not by an id: "

@@ -15,7 +15,7 @@ from collector import explanation, report
 from collector.outcomes import Outcome
 from collector.report import labels, model
 from collector.report.cluster import FULL as FULL_TESTS
-from collector.report.cluster import LEAST, alike
+from collector.report.cluster import LEAST, SHOWN, alike
 from collector.report.matrix import OTHERS, matrix
 from collector.report.model import CRASHES, Page, gather
 from collector.report.page import headline
@@ -213,6 +213,21 @@ def test_a_large_run_is_shown_in_part() -> None:
     assert len(small.tests) == LEAST
     assert page.left_out == 508
     assert "508 failing tests are counted, but not shown in full." in report.render(page)
+
+
+def test_very_many_explanations_are_shown_in_part() -> None:
+    def tests() -> Iterator[tuple[Test, JsonObject]]:
+        for number in range(FULL_TESTS + 1000):
+            test = a_test(f"a{number}")
+            word = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+            yield test, told(test, advice=f"install {word}")
+
+    page = gather("r", tests())
+    assert len(page.clusters) == SHOWN
+    assert page.clusters_left_out == FULL_TESTS + 1000 - SHOWN
+    assert page.failed == FULL_TESTS + 1000
+    assert page.left_out >= page.failed - SHOWN
+    assert "more explanations, of fewer tests each, are not shown" in report.render(page)
 
 
 def test_a_long_story_is_shown_in_part() -> None:
