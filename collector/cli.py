@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -36,6 +36,7 @@ DEFAULT_METRICS = "127.0.0.1:9464"
 PATIENCE_S = 15.0  # with a database that is away when a collector starts
 _AGE_S = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _RUNS = 5  # that a status names
+_EXPORTS = ("ctrf", "otlp", "github")
 
 
 _SERVE_EXAMPLES = """\
@@ -51,6 +52,14 @@ _EXPLAIN_EXAMPLES = """\
   collector explain --run nightly          every failing test, by cause
   collector explain --run nightly t17      one of them in full
   collector explain --json t17             of the latest run, for programs"""
+_REPORT_EXAMPLES = """\
+  collector report --run nightly -o nightly.html
+  collector report -o - | gzip > latest.html.gz"""
+_EXPORT_EXAMPLES = """\
+  collector export --run nightly --format ctrf -o ctrf.json
+  collector export --run nightly --format github
+  collector export --format otlp | curl -H 'Content-Type: application/json' \\
+      --data-binary @- http://localhost:4318/v1/traces"""
 _DIFF_EXAMPLES = """\
   collector diff nightly-0417 nightly-0418 --db runs.db"""
 _MCP_EXAMPLES = """\
@@ -154,6 +163,26 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="for programs")
     explain.set_defaults(command=_explain)
 
+    report = add("report", "put a run on one page of HTML", _REPORT_EXAMPLES)
+    report.add_argument("--run", type=_name, help="the latest one")
+    report.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="- for standard output"
+    )
+    report.set_defaults(command=_report)
+
+    export = add("export", "write a run for other tools", _EXPORT_EXAMPLES)
+    export.add_argument("--run", type=_name, help="the latest one")
+    export.add_argument(
+        "--format",
+        required=True,
+        choices=_EXPORTS,
+        help="ctrf: test reports; otlp: traces; github: annotations",
+    )
+    export.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="(default: standard output)"
+    )
+    export.set_defaults(command=_export)
+
     diff = add("diff", "say what one run broke, against another", _DIFF_EXAMPLES)
     diff.add_argument("run_a", metavar="RUN_A", type=_name)
     diff.add_argument("run_b", metavar="RUN_B", type=_name)
@@ -219,7 +248,8 @@ def parser() -> argparse.ArgumentParser:
     backup.add_argument("file", metavar="FILE", help="that does not exist yet")
     backup.set_defaults(command=_backup)
 
-    for command in (serve, import_, explain, diff, mcp, fuzz, status, prune, backup):
+    with_database = (serve, import_, explain, report, export, diff, mcp, fuzz)
+    for command in (*with_database, status, prune, backup):
         command.add_argument(
             "--db",
             metavar="URL",
@@ -448,8 +478,40 @@ def _explain(options: argparse.Namespace) -> int:
 
             text.render(explanation.overview(store, run), terminal)
     output.flush()
+    _tell_latest(options, run)
+    return 0
+
+
+def _tell_latest(options: argparse.Namespace, run: str) -> None:
     if options.run is None:
         output.note(f"collector: the latest run is {shlex.quote(run)}", "dim")
+
+
+def _report(options: argparse.Namespace) -> int:
+    from collector import report
+
+    return _written(options, lambda store, run: report.render(report.build(store, run)))
+
+
+def _export(options: argparse.Namespace) -> int:
+    from collector.export import FORMATS
+
+    return _written(options, FORMATS[options.format])
+
+
+def _written(options: argparse.Namespace, render: Callable[[Store, str], str]) -> int:
+    """What `render` makes of the run, in the file that is asked for."""
+    from collector import explanation
+
+    with _store(options, create=False) as store:
+        run = explanation.choose_run(store, options.run)
+        text = render(store, run)
+    if options.output == "-":
+        Output().write(text)
+        output.flush()
+    else:
+        output.write_file(Path(options.output), text)
+    _tell_latest(options, run)
     return 0
 
 

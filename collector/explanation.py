@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from collector import run as runs
@@ -177,6 +177,15 @@ def verdicts(store: Store, run: str, tests: Iterable[Test]) -> dict[str, JsonObj
             assert explained.verdict is not None, "what failed has a verdict"
             found[test.id] = explained.verdict.as_json()
     return found
+
+
+def each(store: Store, run: str) -> Iterator[tuple[Test, JsonObject | None]]:
+    """Every test of a run; those that failed with their reports, of which none is kept."""
+    tests = runs.load(store, run).values()
+    around = _background(tests)
+    for test in tests:
+        explained = _explained(store, run, test, around) if test.failed else None
+        yield test, _report(test, *explained) if explained else None
 
 
 def _background(tests: Iterable[Test]) -> Background:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import secrets
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from probe.problem import Problem
-from probe.terminal import Terminal
+from probe.terminal import Terminal, escape
+
+_NAME_KEPT = 100  # characters: the whole name has to fit into 255 bytes
 
 
 def settle() -> None:
@@ -56,6 +60,29 @@ def note(text: str, *styles: str) -> None:
     with contextlib.suppress(OSError):
         terminal.line(terminal.style(text, *styles))
     _flush_notes()
+
+
+def write_file(path: Path, text: str) -> None:
+    """The whole file or nothing of it: what was there stays until all is written. Or Problem.
+
+    Through what is no plain file (a pipe, /dev/stdout) it is written as it comes.
+    """
+    try:
+        data = text.encode("utf-8", "backslashreplace")
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        beside = target.with_name(f".{target.name[:_NAME_KEPT]}.{secrets.token_hex(4)}")
+        try:
+            with beside.open("xb") as file:
+                file.write(data)
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Problem(f"{escape(str(path))}: {reason}", "name a file to write to") from None
 
 
 def abandon(descriptor: int) -> None:

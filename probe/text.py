@@ -86,6 +86,19 @@ def _connect(event: JsonObject) -> str:
     return f"connect {where}: {event.get('errno') or 'connected'}"
 
 
+def _dns(event: JsonObject) -> str:
+    return f"looked up {event['name']} ({event['query']}): {event.get('rcode') or 'no answer'}"
+
+
+def _limit(event: JsonObject) -> str:
+    value = f" of {event['value']}" if event.get("value") is not None else ""
+    return f"reached the limit {event['limit']}{value}"
+
+
+def _loss(event: JsonObject) -> str:
+    return f"events of the sense {event['sense']} were lost ({event['where']})"
+
+
 def _oom(event: JsonObject) -> str:
     return f"chosen by the OOM killer ({event['scope']} {event.get('cgroup', '')})"
 
@@ -109,6 +122,9 @@ _WORDS: dict[str, Callable[[JsonObject], str]] = {
     "fork": _fork,
     "exit": _exit,
     "connect": _connect,
+    "dns": _dns,
+    "limit": _limit,
+    "loss": _loss,
     "oom": _oom,
     "signal": _signal,
     "file": _file,

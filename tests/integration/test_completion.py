@@ -124,6 +124,7 @@ def shell(request: pytest.FixtureRequest) -> str:
         ("probe", "probe completion ", {"bash", "zsh", "fish"}, {"run"}),
         ("collector", "collector ", {"serve", "import", "explain"}, {"doctor"}),
         ("collector", "collector explain --", {"--run", "--json", "--db"}, {"--listen"}),
+        ("collector", "collector export --format ", {"ctrf", "otlp", "github"}, {"--run"}),
     ],
 )
 def test_offers(
@@ -147,7 +148,10 @@ def test_the_script_is_one_that_the_shell_can_read(
 @pytest.mark.parametrize(
     "arguments",
     [("probe", one) for one in ("run", "agent", "doctor", "completion")]
-    + [("collector", one) for one in ("serve", "import", "explain", "completion")],
+    + [
+        ("collector", one)
+        for one in ("serve", "import", "explain", "report", "export", "completion")
+    ],
 )
 def test_help_has_examples_and_fits_eighty_columns(arguments: tuple[str, str]) -> None:
     done = subprocess.run(
