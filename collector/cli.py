@@ -23,6 +23,7 @@ from collector.outcomes.read import FORMATS
 from collector.output import Output
 from collector.sandbox.making import DRIVERS
 from collector.store import Away, Pruned, Store, open_store
+from probe.access import is_local
 from probe.completion import SHELLS, script
 from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:50551"
 DEFAULT_DB = "collector.db"
+DEFAULT_WEB = "127.0.0.1:8080"
 DEFAULT_METRICS = "127.0.0.1:9464"
 PATIENCE_S = 15.0  # with a database that is away when a collector starts
 _AGE_S = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
@@ -139,6 +141,13 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         const=DEFAULT_METRICS,
         help=f"tell Prometheus at this HOST:PORT (without one, {DEFAULT_METRICS})",
+    )
+    serve.add_argument(
+        "--web",
+        metavar="ADDR",
+        nargs="?",
+        const=DEFAULT_WEB,
+        help=f"show the reports of all runs at this HOST:PORT (without one, {DEFAULT_WEB})",
     )
     serve.set_defaults(command=_serve)
 
@@ -352,8 +361,13 @@ def _serve(options: argparse.Namespace) -> int:
 
     log.configure()
     door = _door(options)
+    if options.web and not options.insecure and not is_local(options.web):
+        raise Problem(
+            f"--web {options.web}: it has no password, and others could read along",
+            "give an address of this machine, or --insecure where the network is trusted",
+        )
     with contextlib.closing(_awaited(options.db)) as store:
-        asyncio.run(server.serve(store, door, options.metrics))
+        asyncio.run(server.serve(store, door, options.metrics, options.web))
     return 0
 
 

@@ -15,6 +15,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from collector import web
 from collector.gate import Gate
 from collector.ingest import MESSAGE_BYTES, SERVICE, Ingest
 from collector.metrics import Metrics
@@ -59,7 +60,12 @@ class Door:
             )
 
 
-async def serve(store: Store, door: Door, metrics_address: str | None = None) -> None:
+async def serve(
+    store: Store,
+    door: Door,
+    metrics_address: str | None = None,
+    web_address: str | None = None,
+) -> None:
     """Serves until SIGTERM or SIGINT. Problem where an address is not to be had.
 
     Files of tokens and certificates are followed anyway; SIGHUP reads the tokens at once.
@@ -78,6 +84,7 @@ async def serve(store: Store, door: Door, metrics_address: str | None = None) ->
     server, healthy = _server(ingest)
     bound = _bind(server, door)
     told = metrics.serve(metrics_address) if metrics_address else None
+    pages = web.serve(store, web_address) if web_address else None
     committing = asyncio.create_task(ingest.commit_forever())
     await server.start()
     await _set_serving(healthy)
@@ -86,6 +93,7 @@ async def serve(store: Store, door: Door, metrics_address: str | None = None) ->
         address=bound,
         tls=door.tls is not None,
         metrics=told and f"{told.server_name}:{told.server_port}",
+        web=pages and f"http://{pages.server_address[0]!s}:{pages.server_port}/",
     )
     await stop.wait()
     log.info("stopping")
@@ -95,8 +103,9 @@ async def serve(store: Store, door: Door, metrics_address: str | None = None) ->
     committing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await committing
-    if told is not None:
-        told.shutdown()
+    for beside in (told, pages):
+        if beside is not None:
+            beside.shutdown()
     log.info("stopped")
 
 
