@@ -80,8 +80,7 @@ struct {
 } lengths_of_call SEC(".maps");
 
 /* Adds to lengths_of_call. A global function, so that it is verified by itself. */
-/* Counts one string of a vector in; 0 where there is none or no more is to be counted. */
-__noinline int measure_string(u64 vector, u32 at, u32 compat)
+__noinline int measure(u64 vector, u32 compat)
 {
 	u32 zero = 0;
 	struct lengths *lengths = bpf_map_lookup_elem(&lengths_of_call, &zero);
@@ -89,26 +88,20 @@ __noinline int measure_string(u64 vector, u32 at, u32 compat)
 	u64 string;
 	long length;
 
-	if (!text || !lengths || lengths->size >= STRINGS_SIZE)
+	if (!text || !lengths)
 		return 0;
-	string = string_at(vector, at, compat);
-	if (!string)
-		return 0;
-	length = bpf_probe_read_user_str(text, STRING_SIZE + 1, (void *)string);
-	if (length < 0)
-		return 0;
-	lengths->strings++;
-	lengths->size += length;
-	if (length > lengths->longest)
-		lengths->longest = length;
-	return 1;
-}
-
-__noinline int measure(u64 vector, u32 compat)
-{
-	for (u32 i = 0; i < STRINGS_COUNTED; i++)
-		if (!measure_string(vector, i, compat))
+	for (u32 i = 0; i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
+		string = string_at(vector, i, compat);
+		if (!string)
 			break;
+		length = bpf_probe_read_user_str(text, STRING_SIZE + 1, (void *)string);
+		if (length < 0)
+			break;
+		lengths->strings++;
+		lengths->size += length;
+		if (length > lengths->longest)
+			lengths->longest = length;
+	}
 	return 0;
 }
 

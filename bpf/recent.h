@@ -70,16 +70,12 @@ static __always_inline u32 words_slot(struct words *words)
 }
 
 /* Small pieces share a slot: many runtimes print an error in a dozen writes. */
-__noinline int keep_piece(u64 from, u32 size, u32 is_output)
+static __always_inline void keep_piece(struct words *words, u64 from, u32 size)
 {
-	struct recent *recent = recent_of_current();
-	struct words *words;
-	u32 at, slot;
+	u32 at = words->used, slot;
 
-	if (!recent || size == 0 || size > WORDS_SIZE)
-		return 0;
-	words = is_output ? &recent->output : &recent->errors;
-	at = words->used;
+	if (size == 0 || size > WORDS_SIZE)
+		return;
 	if (at + size > WORDS_SIZE) {
 		words->total++;
 		at = 0;
@@ -90,7 +86,6 @@ __noinline int keep_piece(u64 from, u32 size, u32 is_output)
 	bpf_probe_read_user(&words->text[slot][at & (WORDS_SIZE - 1)], size, (void *)from);
 	words->size[slot] = at + size;
 	words->used = at + size;
-	return 0;
 }
 
 #define STDOUT 1
@@ -105,10 +100,12 @@ static __always_inline bool is_null_device(struct file *file)
 __noinline int keep_text(u64 from, u64 size, u32 is_output)
 {
 	struct recent *recent = recent_of_current();
+	struct words *words;
 	u32 piece;
 
 	if (!recent)
 		return 0;
+	words = is_output ? &recent->output : &recent->errors;
 	if (!is_output)
 		recent->silenced = is_null_device(file_of(current_task(), STDERR));
 	if (size > WORDS_COUNT * WORDS_SIZE) {
@@ -117,7 +114,7 @@ __noinline int keep_text(u64 from, u64 size, u32 is_output)
 	}
 	for (int i = 0; i < WORDS_COUNT; i++) {
 		piece = size < WORDS_SIZE ? size : WORDS_SIZE;
-		keep_piece(from, piece, is_output);
+		keep_piece(words, from, piece);
 		from += piece;
 		size -= piece;
 	}
@@ -153,65 +150,24 @@ __noinline int keep_words(u64 buffer, u64 count, u32 form, u32 fd)
 	return 0;
 }
 
-/* Who made what a process looked for in vain, and in which slot of its missing that stands. */
-struct gone {
-	u32 count;
-	u32 slots[GONE_COUNT];
-	struct writer writers[GONE_COUNT];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct gone);
-} gones SEC(".maps");
-
-/*
- * Notes who made what stands in one slot, if somebody was seen to. Global functions, here and
- * below: each is verified once, and not for each way that leads to it.
- */
-__noinline int note_gone(u32 tgid, u32 slot)
+static __always_inline void emit_recent(struct task_struct *task, struct recent *recent,
+					u32 of_creator)
 {
-	struct recent *recent = bpf_map_lookup_elem(&recents, &tgid);
-	u32 zero = 0, at;
-	struct gone *gone = bpf_map_lookup_elem(&gones, &zero);
-	struct missing *missing;
+	struct recent_record *e = record_reserve(sizeof(*e), RECORD_RECENT, task);
+	u32 found = 0;
 
-	if (!recent || !gone || gone->count >= GONE_COUNT)
-		return 0;
-	missing = &recent->missing[slot & (MISSING_COUNT - 1)];
-	at = gone->count & (GONE_COUNT - 1);
-	if (find_writer(current_task(), missing, &gone->writers[at])) {
-		gone->slots[at] = slot;
-		gone->count++;
-	}
-	return 0;
-}
-
-__noinline int emit_recent(u32 tgid, u32 of_creator)
-{
-	struct recent *recent = bpf_map_lookup_elem(&recents, &tgid);
-	struct recent_record *e;
-	struct gone *gone;
-	u32 zero = 0;
-
-	gone = bpf_map_lookup_elem(&gones, &zero);
-	if (!recent || !gone)
-		return 0;
-	gone->count = 0;
-	for (u32 i = 0; i < MISSING_COUNT && i < recent->missing_total; i++)
-		note_gone(tgid, i);
-	e = record_reserve(sizeof(*e), RECORD_RECENT, current_task());
 	if (!e)
-		return 0;
+		return;
 	e->of_creator = of_creator;
 	bpf_probe_read_kernel(&e->recent, sizeof(e->recent), recent);
-	e->gone = gone->count;
-	__builtin_memcpy(e->gone_slots, gone->slots, sizeof(e->gone_slots));
-	bpf_probe_read_kernel(e->writers, sizeof(e->writers), gone->writers);
+	for (u32 i = 0; i < MISSING_COUNT && found < GONE_COUNT; i++) {
+		if (i >= e->recent.missing_total)
+			break;
+		if (find_writer(task, &e->recent.missing[i], &e->writers[found]))
+			e->gone_slots[found++] = i;
+	}
+	e->gone = found;
 	bpf_ringbuf_submit(e, wake(false));
-	return 0;
 }
 
 /* A shell looks a program up before it forks, so the child's creator knows what was missing. */
@@ -225,14 +181,14 @@ static __always_inline void report_recent(struct task_struct *task, bool failed)
 		/* Not what a shell's child looks for that is to say what its shell did not find. */
 		knows = recent->missing_total && !(task->flags & PF_FORKNOEXEC);
 		if (failed)
-			emit_recent(tgid, 0);
+			emit_recent(task, recent, 0);
 		bpf_map_delete_elem(&recents, &tgid);
 	}
 	if (!failed || knows)
 		return;
 	theirs = bpf_map_lookup_elem(&recents, &creator);
 	if (theirs && theirs->missing_total)
-		emit_recent(creator, 1);
+		emit_recent(task, theirs, 1);
 }
 
 #endif

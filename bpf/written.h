@@ -25,8 +25,6 @@ struct {
 struct path_pair {
 	char base[PATH_SIZE];
 	char path[PATH_SIZE];
-	u32 begins; /* while one of them is hashed: a name begins, so that a lone dot is none */
-	u32 ended;
 };
 
 struct {
@@ -57,51 +55,33 @@ static __always_inline bool is_nobodys(u64 key)
 	return writer && writer->pid == NOBODY;
 }
 
-#define OF_BASE 1 /* of the pair's two texts, that one */
-#define ASK 2     /* whether the work itself removed a directory on the way */
-
 /*
- * The hash with one more byte. "a//b/" and "./a/b" come to the same as "a/b". It becomes 0
- * at a directory that the work itself removed, if that is asked. A global function, verified
- * once: in a loop the verifier would follow each way of each byte, for half of our time to load.
+ * "a//b/" and "./a/b" come to the same as "a/b". Becomes 0 at a directory that the work
+ * itself removed, if that is asked.
  */
-__noinline u64 hash_byte(u64 hash, u32 at, u32 how)
+static __always_inline u64 hash_text(u64 hash, const char *text, bool ask)
 {
-	struct path_pair *pair = path_pair();
-	const char *text;
+	bool begins = true; /* a name, so that a lone dot is none */
 	u8 byte, next;
 
-	if (!pair || at >= PATH_SIZE - 1)
-		return hash;
-	text = how & OF_BASE ? pair->base : pair->path;
-	byte = text[at];
-	next = text[at + 1];
-	if (!byte) {
-		pair->ended = true;
-		return hash;
+	for (u32 i = 0; i < PATH_SIZE - 1; i++) {
+		byte = text[i];
+		next = text[i + 1];
+		if (!byte)
+			break;
+		if (byte == '/') {
+			begins = true;
+			continue;
+		}
+		if (begins && byte == '.' && (!next || next == '/'))
+			continue;
+		if (begins && ask && is_nobodys(hash))
+			return 0;
+		if (begins)
+			hash = mix(hash, '/');
+		begins = false;
+		hash = mix(hash, byte);
 	}
-	if (byte == '/') {
-		pair->begins = true;
-		return hash;
-	}
-	if (pair->begins && byte == '.' && (!next || next == '/'))
-		return hash;
-	if (pair->begins && how & ASK && is_nobodys(hash)) {
-		pair->ended = true;
-		return 0;
-	}
-	if (pair->begins)
-		hash = mix(hash, '/');
-	pair->begins = false;
-	return mix(hash, byte);
-}
-
-static __always_inline u64 hash_text(struct path_pair *pair, u64 hash, u32 how)
-{
-	pair->begins = true;
-	pair->ended = false;
-	for (u32 at = 0; at < PATH_SIZE - 1 && !pair->ended; at++)
-		hash = hash_byte(hash, at, how);
 	return hash;
 }
 
@@ -114,8 +94,8 @@ __noinline u64 hash_pair(u32 ask)
 	if (!pair)
 		return 0;
 	if (pair->path[0] != '/')
-		hash = hash_text(pair, hash, OF_BASE | (ask ? ASK : 0));
-	return hash ? hash_text(pair, hash, ask ? ASK : 0) : 0;
+		hash = hash_text(hash, pair->base, ask);
+	return hash ? hash_text(hash, pair->path, ask) : 0;
 }
 
 static __always_inline u64 hash_of(struct task_struct *task, u64 path, int dirfd)
