@@ -8,7 +8,8 @@ APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 li
 	postgresql systemd openssh-server openssh-client chromium
 
 LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless golang-go ruby \
-	php-cli perl redis-server sudo iputils-ping curl wget git
+	php-cli perl redis-server sudo iputils-ping curl wget git zip unzip \
+	chromium
 
 RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
 

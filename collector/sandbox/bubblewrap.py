@@ -36,11 +36,7 @@ class Bubblewrap:
         profile = self._profile
         if not (profile.seccomp or profile.read_only or profile.tmpfs or profile.user is not None):
             return []
-        prefix = ["bwrap", "--dev-bind", "/", "/"]
-        for path in profile.read_only:
-            prefix += ["--ro-bind", path, path]
-        for path, size in profile.tmpfs.items():
-            prefix += ["--size", str(size), "--tmpfs", path]
+        prefix = [*self._staged(), "bwrap", "--dev-bind", "/", "/", *self._mounts()]
         if profile.user is not None:
             prefix += ["--unshare-user", "--uid", str(profile.user)]
         if not profile.seccomp:
@@ -50,3 +46,29 @@ class Bubblewrap:
         # bubblewrap reads the program from a descriptor.
         opened = f'exec "$@" 9< {program}'
         return ["bash", "-c", opened, "sandbox", *prefix, "--seccomp", "9"]
+
+    def _mounts(self) -> list[str]:
+        profile = self._profile
+        mounts = {path: ["--ro-bind", path, path] for path in profile.read_only}
+        for path, size in profile.tmpfs.items():
+            mounts[path] = ["--size", str(size), "--tmpfs", path]
+        for path in profile.noexec:
+            mounts[path] = ["--bind", str(self._stage(path)), path]
+        mounts.update({path: ["--bind", path, path] for path in profile.shared})
+        # A mount hides what was mounted beneath it before.
+        return [word for path in sorted(mounts) for word in mounts[path]]
+
+    def _staged(self) -> list[str]:
+        """bubblewrap itself mounts no tmpfs with noexec, but keeps the flags of what it binds."""
+        if not self._profile.noexec:
+            return []
+        steps = []
+        for path in self._profile.noexec:
+            stage = self._stage(path)
+            stage.mkdir(parents=True, exist_ok=True)
+            options = f"noexec,nosuid,nodev,size={self._profile.tmpfs[path]}"
+            steps.append(f"mount -t tmpfs -o {options} tmpfs {stage}")
+        return ["unshare", "--mount", "sh", "-c", f'{" && ".join(steps)} && exec "$@"', "sandbox"]
+
+    def _stage(self, path: str) -> Path:
+        return self._folder / "noexec" / path.strip("/").replace("/", "-")

@@ -20,7 +20,8 @@ class Profile:
     nameserver: Sequence[str] | None = None  # a command that serves names on 127.0.0.1:53
     read_only: Sequence[str] = ()
     tmpfs: Mapping[str, int] = field(default_factory=dict)  # mount point: size
+    noexec: Sequence[str] = ()  # of these mount points, where nothing may be executed
     user: int | None = None
     landlock: Sequence[str] | None = None  # the only directories that may be written
-    shared: Sequence[str] = ()  # of the host's directories, by the same path inside
+    shared: Sequence[str] = ()  # of the host's directories, by the same path inside, writable
     capabilities: Sequence[str] | None = None  # CAP_*; None: what the driver gives by itself

@@ -85,14 +85,19 @@ class Runc:
         if profile.nameserver is not None:
             shared.append(_bind(str(self._resolver), "/etc/resolv.conf", "ro"))
         memory = [
-            {"destination": path, "type": "tmpfs", "source": "tmpfs", "options": [f"size={size}"]}
+            _tmpfs(path, f"size={size}", *(["noexec"] if path in profile.noexec else []))
             for path, size in profile.tmpfs.items()
         ]
-        return shared + memory
+        # A mount hides what was mounted beneath it before.
+        return sorted(shared + memory, key=lambda mount: str(mount["destination"]))
 
 
 def _bind(source: str, path: str, mode: str) -> dict[str, Any]:
     return {"destination": path, "type": "bind", "source": source, "options": ["rbind", mode]}
+
+
+def _tmpfs(path: str, *options: str) -> dict[str, Any]:
+    return {"destination": path, "type": "tmpfs", "source": "tmpfs", "options": list(options)}
 
 
 def _environment() -> list[str]:
