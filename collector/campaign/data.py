@@ -119,12 +119,16 @@ def _numbers(rng: random.Random, count: int, low: int = 0, high: int = 999) -> d
 
 def _log(rng: random.Random, lines: int) -> dict[str, object]:
     entries = [
-        (f"10.0.{rng.randrange(4)}.{rng.randrange(1, 9)}", rng.choice(_PATHS), rng.choice(_STATUSES))
+        (
+            f"10.0.{rng.randrange(4)}.{rng.randrange(1, 9)}",
+            rng.choice(_PATHS),
+            rng.choice(_STATUSES),
+        )
         for _ in range(lines)
     ]
     sizes = [rng.randint(80, 9000) for _ in entries]
     text = "".join(
-        f'{host} - - [04/Mar/2026:10:{index // 60 % 60:02}:{index % 60:02} +0000] '
+        f"{host} - - [04/Mar/2026:10:{index // 60 % 60:02}:{index % 60:02} +0000] "
         f'"GET {path} HTTP/1.1" {status} {size}\n'
         for index, ((host, path, status), size) in enumerate(zip(entries, sizes, strict=True))
     )

@@ -19,7 +19,7 @@ from probe.diagnose.fallbacks import known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.diagnose.weights import WEIGHTS
-from probe.events import File, Seccomp
+from probe.events import File, Oom, Seccomp
 
 Grounds = dict[str, float]
 
@@ -107,6 +107,8 @@ def carrier(story: Story, suspect: Suspect) -> Process | None:
     A worker tells the process that forked it; a server, of its files, the client that it serves.
     """
     process = story.process(suspect.event)
+    if isinstance(suspect.event, Oom):
+        return _mourner(story, suspect.event, process)
     errno = getattr(suspect.event, "errno", None)
     if process.failed or errno is None:
         return None
@@ -122,6 +124,22 @@ def carrier(story: Story, suspect: Suspect) -> Process | None:
             if other.born_ns <= suspect.event.time_ns <= other.end_ns
             and _told_of(story, other, errno)
             and not story.met_with(other.pid, errno)
+        ),
+        None,
+    )
+
+
+def _mourner(story: Story, event: Oom, victim: Process) -> Process | None:
+    """Who failed over the death of a worker that was not its own child: a browser's page, which
+    its zygote forked and got over."""
+    if victim.weight >= _SURELY:
+        return None
+    return next(
+        (
+            other
+            for other in story.sufferers
+            if other.born_ns <= event.time_ns <= other.end_ns
+            and words.tells_of_a_death(story.own_words(other.pid))
         ),
         None,
     )

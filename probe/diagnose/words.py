@@ -114,6 +114,17 @@ def could_not_write(words: str) -> bool:
     return _COULD_NOT_WRITE.search(words) is not None
 
 
+_TELLS_OF_A_DEATH = re.compile(
+    r"(?i)\b(crash(ed)?|killed|died|disconnected|terminated (unexpectedly|abruptly)|went away|"
+    r"(closed|exited) unexpectedly|connection (was )?(lost|closed)|broken ?pipe|hung up)\b"
+)
+
+
+def tells_of_a_death(words: str) -> bool:
+    """It says that something it worked with is there no more."""
+    return _TELLS_OF_A_DEATH.search(words) is not None
+
+
 _TELLS_OF_A_CHILD = re.compile(
     r"Error \d+$|exit(ed)? (with )?(code|status)|non-zero|returned \d|Command failed", re.M
 )

@@ -167,3 +167,23 @@ def test_a_program_whose_start_was_lost_is_not_missing() -> None:
     assert cause([searched, by_its_name]) == "workload.failed"
     by_its_callers = ended(2, 20, comm="python3")
     assert cause([searched, by_its_callers]) == "exec.not_found"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("chrome.Crashed: a page crashed", "memory.cgroup_oom"),
+        ("AssertionError: 3 != 4", "workload.failed"),
+    ],
+)
+def test_a_worker_that_another_process_mourns(words: str, expected: str) -> None:
+    """A zygote forked the page and got over its death; the browser's driver did not."""
+    zygote, page = 101, 102
+    events: list[Event] = [
+        Exec(**at(1, 1), path="/usr/bin/python3", argv=("python3", "tabs.py")),
+        Oom(**{**at(2, 500, page), "ppid": zygote}, scope="cgroup", cgroup="/c", limit=64 * MIB),
+        ended(3, 501, page, ppid=zygote, code=None, signal="SIGKILL"),
+        ended(4, 600, zygote, ppid=ROOT, code=0),
+        ended(5, 1000, last_words=words),
+    ]
+    assert cause(events) == expected

@@ -1,4 +1,5 @@
 """Chromium without a screen, driven over a pipe (the DevTools protocol)."""
+
 import base64
 import fcntl
 import json
@@ -10,9 +11,16 @@ import time
 
 PATIENCE_S = 25
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-    "--disable-background-networking", "--disable-component-update", "--no-first-run",
-    "--no-default-browser-check", "--disable-extensions", "--mute-audio",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-extensions",
+    "--mute-audio",
 ]
 
 
@@ -34,8 +42,12 @@ def run(*flags):
     with tempfile.TemporaryDirectory(dir=".", ignore_cleanup_errors=True) as profile:
         profile = os.path.abspath(profile)
         done = subprocess.run(
-            command(profile, *flags), env=environment(profile), stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, timeout=PATIENCE_S, check=True,
+            command(profile, *flags),
+            env=environment(profile),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=True,
         )
     return done.stdout.decode()
 
@@ -55,8 +67,12 @@ class Browser:
 
         self._process = subprocess.Popen(
             command(profile, "--remote-debugging-pipe", "about:blank"),
-            env=environment(profile), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, pass_fds=(3, 4), preexec_fn=plumb,
+            env=environment(profile),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(3, 4),
+            preexec_fn=plumb,
         )
         os.close(theirs_in)
         os.close(theirs_out)
@@ -102,7 +118,11 @@ class Browser:
         end = time.monotonic() + PATIENCE_S
         while True:
             for at, event in enumerate(self.events):
-                if event["method"] == method and event.get("sessionId") == session and where(event["params"]):
+                if (
+                    event["method"] == method
+                    and event.get("sessionId") == session
+                    and where(event["params"])
+                ):
                     return self.events.pop(at)["params"]
             self._noted(self._receive(end))
 

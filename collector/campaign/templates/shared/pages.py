@@ -1,4 +1,5 @@
 """Serves pages on loopback: path to text, bytes, or a function of the request."""
+
 import contextlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,7 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 class Request:
     def __init__(self, handler, body):
         self.path = urlsplit(handler.path).path
-        self.query = {name: values[0] for name, values in parse_qs(urlsplit(handler.path).query).items()}
+        self.query = {
+            name: values[0] for name, values in parse_qs(urlsplit(handler.path).query).items()
+        }
         self.form = {name: values[0] for name, values in parse_qs(body.decode("latin-1")).items()}
         self.body, self.headers, self.method = body, handler.headers, handler.command
 
@@ -33,7 +36,10 @@ def serving(pages):
                 answer = Answer(answer)
             content = answer.body.encode() if isinstance(answer.body, str) else answer.body
             self.send_response(answer.status)
-            for name, value in {"Content-Type": "text/html; charset=utf-8", **answer.headers}.items():
+            for name, value in {
+                "Content-Type": "text/html; charset=utf-8",
+                **answer.headers,
+            }.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
