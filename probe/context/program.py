@@ -78,14 +78,13 @@ def _forbidden(path: str, who: Caller) -> Obstacle:
         return Obstacle("exec.permission", f"{folder} cannot be searched ({mode_text(found)})")
     try:
         found = os.stat(path)
-        flags = os.statvfs(path).f_flag
-    except OSError:
-        return Obstacle("exec.permission")
+    except OSError:  # it was removed in the meantime, its mount was not
+        return _unexecutable(_nearest(path)) or Obstacle("exec.permission")
     if stat.S_ISDIR(found.st_mode):
         return Obstacle("exec.permission", "it is a directory")
-    if flags & os.ST_NOEXEC:
-        mount = mount_of(path)
-        return Obstacle("exec.noexec_mount", mount.path if mount else "")
+    unexecutable = _unexecutable(path)
+    if unexecutable is not None:
+        return unexecutable
     if not may(found, who, EXECUTE):
         return Obstacle("exec.permission", f"mode {mode_text(found)}")
     head = _head(path)
@@ -94,6 +93,18 @@ def _forbidden(path: str, who: Caller) -> Obstacle:
         if words and words[0] != os.fsencode(path):
             return _forbidden(os.fsdecode(words[0]), who)
     return Obstacle("lsm.denied", "its mode and its mount allow it")
+
+
+def _unexecutable(path: str) -> Obstacle | None:
+    """Where it lies nothing may be executed."""
+    try:
+        flags = os.statvfs(path).f_flag
+    except OSError:
+        return None
+    if not flags & os.ST_NOEXEC:
+        return None
+    mount = mount_of(path)
+    return Obstacle("exec.noexec_mount", mount.path if mount else "")
 
 
 def _unreadable(path: str) -> Obstacle:

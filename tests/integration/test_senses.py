@@ -1063,3 +1063,13 @@ def test_what_a_shell_looked_up_before_it_forked(watched: Watch, locale: str) ->
     assert child["code"] == 127
     places = [path for path in child["missing"] if path.endswith("/nosuchprogram")]
     assert places == [f"{folder}/nosuchprogram" for folder in environment["PATH"].split(":")]
+
+
+def test_what_may_not_be_executed_and_is_removed_at_once(watched: Watch) -> None:
+    script = (
+        "mount -t tmpfs -o noexec none /mnt; cp /bin/true /mnt/tool; chmod +x /mnt/tool; "
+        "/mnt/tool; rm /mnt/tool; exit 3"
+    )
+    events = watched("exec", "unshare", "--mount", "bash", "-c", script)
+    [refused] = [event for event in events if event.get("errno") == "EACCES"]
+    assert (refused["reason"], refused["detail"]) == ("exec.noexec_mount", "/mnt")
