@@ -23,7 +23,7 @@ from probe.exchange import CLIENT, Exchange, Transfer
 
 pytestmark = pytest.mark.bpf
 
-PICTURE = bytes(range(256)) * 4
+PICTURE = bytes(range(256))
 
 
 def test_a_coding_agent(agent: Agent, tmp_path: Path) -> None:
