@@ -10,7 +10,8 @@ import json
 import random
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 # topic: name of the key, of the group, of the amount; the groups
 _TOPICS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
@@ -45,7 +46,7 @@ def make(rng: random.Random, kind: str, **settings: object) -> dict[str, object]
 
 def _table(rng: random.Random, topic: str, rows: int) -> dict[str, object]:
     key, group, amount, groups = _TOPICS[topic]
-    records = [
+    records: list[dict[str, Any]] = [
         {
             key: 1000 + index,
             group: rng.choice(groups),
@@ -57,9 +58,9 @@ def _table(rng: random.Random, topic: str, rows: int) -> dict[str, object]:
     ]
     by_group: dict[str, int] = defaultdict(int)
     for record in records:
-        by_group[str(record[group])] += int(record[amount])
+        by_group[record[group]] += record[amount]
     top = max(sorted(by_group), key=lambda name: by_group[name])
-    amounts = [int(record[amount]) for record in records]
+    amounts = [record[amount] for record in records]
     return {
         "topic": topic,
         "key": key,
@@ -72,7 +73,7 @@ def _table(rng: random.Random, topic: str, rows: int) -> dict[str, object]:
         "jsonl": "".join(json.dumps(record) + "\n" for record in records),
         "rows": rows,
         "total": sum(amounts),
-        "weighted": sum(int(r[amount]) * int(r["quantity"]) for r in records),
+        "weighted": sum(record[amount] * record["quantity"] for record in records),
         "largest": max(amounts),
         "groups": len(by_group),
         "top": top,
@@ -81,8 +82,8 @@ def _table(rng: random.Random, topic: str, rows: int) -> dict[str, object]:
     }
 
 
-def _separated(records: Sequence[dict[str, object]], separator: str) -> str:
-    lines = [records[0].keys(), *(record.values() for record in records)]
+def _separated(records: Sequence[dict[str, Any]], separator: str) -> str:
+    lines: list[Iterable[Any]] = [records[0], *(record.values() for record in records)]
     return "".join(separator.join(map(str, line)) + "\n" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""The five sandboxes of the campaign: one that gives all, and four that are each tight in one way."""
+"""The five sandboxes of the campaign: one gives all, and each of the others is tight in one way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _MIB = 1 << 20
 @functools.cache
 def profile(name: str, application: str = "code") -> Profile:
     """The sandbox of that name, as workflows of the application get it."""
-    content = toml.read(resources.files(__package__) / "profiles.toml")
+    file = resources.files(__package__) / "profiles.toml"
+    content = toml.read(file.read_text(encoding="utf-8"))
     settings: dict[str, Any] = {**content["every"], **content[name]}
     memory = settings.pop("memory_mib", {}).get(application)
     denied = settings.pop("denied", {})

@@ -118,7 +118,10 @@ def load(domain: str) -> list[Template]:
     """All templates of a domain, by name."""
     folder = resources.files(__package__) / "templates" / domain
     files = sorted((file for file in folder.iterdir()), key=lambda file: file.name)
-    return [_template(file.name.removesuffix(".toml"), toml.read(file)) for file in files]
+    return [
+        _template(file.name.removesuffix(".toml"), toml.read(file.read_text(encoding="utf-8")))
+        for file in files
+    ]
 
 
 def _template(name: str, content: Mapping[str, Any]) -> Template:
@@ -128,6 +131,6 @@ def _template(name: str, content: Mapping[str, Any]) -> Template:
 
 @functools.cache
 def shared(name: str) -> str:
-    """A file that several templates include."""
+    """A file that several templates include; a text here, for nothing of ours imports it."""
     folder = resources.files(__package__) / "templates" / "shared"
-    return (folder / name).read_text(encoding="utf-8")
+    return (folder / f"{name}.txt").read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.resources.abc import Traversable
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -12,6 +11,6 @@ else:
     import tomli as tomllib
 
 
-def read(file: Traversable) -> dict[str, Any]:
-    content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+def read(text: str) -> dict[str, Any]:
+    content: dict[str, Any] = tomllib.loads(text)
     return content

@@ -56,9 +56,9 @@ class Podman:
         profile = self._profile
         found = [f"--volume={path}:{path}" for path in profile.shared]
         found += [f"--volume={path}:{path}:ro" for path in profile.read_only]
-        for path, size in profile.tmpfs.items():
-            noexec = ",noexec" if path in profile.noexec else ""
-            found.append(f"--tmpfs={path}:size={size}{noexec}")
+        for place, size in profile.tmpfs.items():
+            noexec = ",noexec" if place in profile.noexec else ""
+            found.append(f"--tmpfs={place}:size={size}{noexec}")
         if profile.nameserver is not None:
             found.append(f"--volume={self._resolver}:/etc/resolv.conf:ro")
         if profile.memory is not None:
