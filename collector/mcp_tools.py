@@ -6,10 +6,13 @@ from collector import comparison, explanation
 from collector.store import Store
 from probe.events import JsonObject
 from probe.mcp_server import (
+    COUNT,
     FORMAT,
+    LIST,
     PAGE,
     QUOTED,
     REPORT,
+    TEXT,
     Tool,
     brief,
     detailed,
@@ -20,9 +23,6 @@ from probe.mcp_server import (
 from probe.terminal import shorten
 
 _RUNS = 20
-_TEXT: JsonObject = {"type": "string"}
-_COUNT: JsonObject = {"type": ["integer", "null"]}
-_LIST: JsonObject = {"type": "array"}
 _RUN: JsonObject = {"type": "string", "description": "a run; the latest where none is named"}
 _NAMED = 5  # tests of a group, or of a list of changes, in the text
 
@@ -47,7 +47,7 @@ class Tools:
                 "The failing tests of a run, grouped by cause, the largest group first: how many, "
                 "why, and what to do.",
                 {"run": _RUN, **PAGE},
-                {"text": _TEXT, "run": _TEXT, "groups": _LIST, "next": _COUNT},
+                {"text": TEXT, "run": TEXT, "groups": LIST, "next": COUNT},
                 self._list,
             ),
             Tool(
@@ -55,8 +55,8 @@ class Tools:
                 "Explain a failure",
                 "Why one test of a run failed: the cause, whether the sandbox, the interface or "
                 "the work is at fault, and what to do.",
-                {"run": _RUN, "test": _TEXT, "response_format": FORMAT},
-                {"text": _TEXT, "run": _TEXT, "report": REPORT},
+                {"run": _RUN, "test": TEXT, "response_format": FORMAT},
+                {"text": TEXT, "run": TEXT, "report": REPORT},
                 self._explain,
                 required=("test",),
             ),
@@ -65,14 +65,14 @@ class Tools:
                 "Compare runs",
                 "What broke between two runs (images, profiles, weeks): tests that pass in one "
                 "and fail in the other, and those that fail for another cause.",
-                {"run_a": _TEXT, "run_b": _TEXT, **PAGE},
+                {"run_a": TEXT, "run_b": TEXT, **PAGE},
                 {
-                    "text": _TEXT,
+                    "text": TEXT,
                     **{
                         name: {"type": "integer"} for name in ("same", "broke", "mended", "changed")
                     },
-                    "changes": _LIST,
-                    "next": _COUNT,
+                    "changes": LIST,
+                    "next": COUNT,
                 },
                 self._compare,
                 required=("run_a", "run_b"),
@@ -82,7 +82,7 @@ class Tools:
                 "List runs",
                 "The runs of this database, the one that was begun last first.",
                 {},
-                {"text": _TEXT, "runs": {"type": "array", "items": _TEXT}},
+                {"text": TEXT, "runs": {"type": "array", "items": TEXT}},
                 self._runs,
             ),
         )

@@ -102,20 +102,22 @@ def detailed(report: JsonObject) -> JsonObject:
     return {**brief(report), **{name: report[name] for name in kept}, "events": events}
 
 
-_TEXT: JsonObject = {"type": "string"}
+TEXT: JsonObject = {"type": "string"}
+COUNT: JsonObject = {"type": ["integer", "null"]}
+LIST: JsonObject = {"type": "array"}
 REPORT: JsonObject = {
     "type": "object",
     "properties": {
-        "test": _TEXT,
-        "command": _TEXT,
-        "outcome": _TEXT,
+        "test": TEXT,
+        "command": TEXT,
+        "outcome": TEXT,
         "ended": {"type": ["string", "integer", "null"], "description": "signal or exit status"},
-        "started_at": _TEXT,
+        "started_at": TEXT,
         "cause": {"type": ["string", "null"], "description": "null where it passed"},
         "layer": {"enum": ["sandbox", "interface", "workload", "unknown"]},
         "confidence": {"type": "number"},
-        "summary": _TEXT,
-        "advice": _TEXT,
+        "summary": TEXT,
+        "advice": TEXT,
         "alternatives": {"type": "array"},
     },
     "required": ["command", "outcome", "ended", "cause"],

@@ -6,9 +6,11 @@ from probe import asking, doctor
 from probe.events import KINDS, JsonObject
 from probe.mcp_server import (
     CONCISE_BYTES,
+    COUNT,
     FORMAT,
     PAGE,
     REPORT,
+    TEXT,
     Tool,
     brief,
     detailed,
@@ -23,8 +25,6 @@ from probe.text import describe
 _REMEMBERED = 20  # failures that an agent tells of at once
 _FINDINGS = 8  # of an examination in concise form
 _LINE = 120
-_TEXT: JsonObject = {"type": "string"}
-_COUNT: JsonObject = {"type": ["integer", "null"]}
 
 
 def run() -> None:
@@ -86,7 +86,7 @@ TOOLS = (
             "test": {"type": "string", "description": "a test that ran under probe run"},
             "response_format": FORMAT,
         },
-        {"text": _TEXT, "report": REPORT},
+        {"text": TEXT, "report": REPORT},
         _explain,
     ),
     Tool(
@@ -94,7 +94,7 @@ TOOLS = (
         "List failures",
         "The commands that failed lately in this sandbox, the latest first, each with its cause.",
         dict(PAGE),
-        {"text": _TEXT, "failures": {"type": "array", "items": REPORT}, "next": _COUNT},
+        {"text": TEXT, "failures": {"type": "array", "items": REPORT}, "next": COUNT},
         _list,
     ),
     Tool(
@@ -113,7 +113,7 @@ TOOLS = (
             "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
             "response_format": FORMAT,
         },
-        {"text": _TEXT, "earlier": _COUNT, "events": {"type": "array"}},
+        {"text": TEXT, "earlier": COUNT, "events": {"type": "array"}},
         _recent,
     ),
     Tool(
@@ -122,7 +122,7 @@ TOOLS = (
         "What this sandbox can and cannot do (system calls, limits, mounts, network, tools), "
         "and what is likely to break in it, the worst first, with advice.",
         {"response_format": FORMAT},
-        {"text": _TEXT, "findings": {"type": "array"}, "examination": {"type": "object"}},
+        {"text": TEXT, "findings": {"type": "array"}, "examination": {"type": "object"}},
         _doctor,
     ),
 )
