@@ -103,7 +103,8 @@ def test_the_sandbox(agent: Agent, tmp_path: Path) -> None:
             more = await call(client, "list_failures", limit=5, offset=listed["next"])
             assert more["failures"] != listed["failures"]
         recent = await call(client, "recent_events", kinds=["exit"], limit=5)
-        assert "cat[" in recent["text"] and recent["events"] == []
+        assert "] exit " in recent["text"] or "] killed " in recent["text"]
+        assert recent["events"] == []
         events = await call(client, "recent_events", limit=3, response_format="detailed")
         assert len(events["events"]) == 3
         examined = await call(client, "doctor", response_format="detailed")
