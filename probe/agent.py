@@ -38,13 +38,16 @@ from probe.problem import Problem
 from probe.recorder import Recorder
 from probe.redaction import Redactor, load
 from probe.span import OUTCOMES, Span, open_span
-from probe.watch import READ_EVERY_S, Watch
+from probe.watch import READ_EVERY_S, NestedError, Watch
 
 if TYPE_CHECKING:
     from probe.stream import Stream
 
 CLIENTS_MAX = 400
 SPANS_PER_CLIENT = 64
+DETACHED_PER_USER = 64
+WATCHERS_PER_USER = 16
+COMPLAINTS_MAX = 100  # about bad requests, in the log
 LINE_MAX = 1 << 20
 MESSAGE_MAX = 4096  # characters of a harness's own words
 DRAIN_S = 5.0
@@ -96,6 +99,8 @@ class Agent:
         self._spans: dict[int, Span] = {}
         self._detached: dict[int, tuple[int, int]] = {}  # key: pidfd and user
         self._clients: dict[int, Client] = {}
+        self._waiting: set[Client] = set()  # those with a request that was not served yet
+        self._complaints = 0
         self._requests: dict[str, Callable[[Client, JsonObject], JsonObject]] = {
             "begin": self._begin,
             "end": self._end,
@@ -112,10 +117,12 @@ class Agent:
         """Serves until the descriptor `stopped` becomes readable."""
         self._selector.register(stopped, selectors.EVENT_READ, None)
         while True:
-            for key, _ in self._selector.select(READ_EVERY_S):
+            for key, _ in self._selector.select(0 if self._waiting else READ_EVERY_S):
                 if key.data is None:
                     return
                 key.data()
+            for client in list(self._waiting):
+                self._serve_next(client)
             self._watch.read()
             if time.monotonic() - self._tended > TEND_EVERY_S:
                 self._tended = time.monotonic()
@@ -150,6 +157,8 @@ class Agent:
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(client))
 
     def _receive(self, client: Client) -> None:
+        if client in self._waiting:
+            return  # what it says next waits for what it has said
         try:
             data, fds, _, _ = socket.recv_fds(client.connection, 65536, 4)
         except OSError:
@@ -159,11 +168,16 @@ class Agent:
         if not data or len(client.pending) > LINE_MAX or len(client.pidfds) > SPANS_PER_CLIENT:
             self._drop(client)
             return
-        *lines, client.pending = client.pending.split(b"\n")
-        for line in lines:
-            if not self._serve(client, line):
-                self._drop(client)
-                return
+        if b"\n" in data:
+            self._waiting.add(client)
+
+    def _serve_next(self, client: Client) -> None:
+        """One request at a time: in between the kernel and everybody else have their turn."""
+        line, _, client.pending = client.pending.partition(b"\n")
+        if b"\n" not in client.pending:
+            self._waiting.discard(client)
+        if not self._serve(client, line):
+            self._drop(client)
 
     def _serve(self, client: Client, line: bytes) -> bool:
         """Answers one request; False where the client can no longer be talked to."""
@@ -176,9 +190,15 @@ class Agent:
             answer = {"error": str(error)}
         except Exception as error:
             # Whatever a client sends, the others keep their agent.
-            log.warning("bad request", uid=client.uid, error=repr(error)[:200])
+            self._complain(client, error)
             answer = {"error": f"bad request: {type(error).__name__}"}
         return self._answer(client, json.dumps(answer).encode() + b"\n")
+
+    def _complain(self, client: Client, error: Exception) -> None:
+        self._complaints += 1
+        if self._complaints <= COMPLAINTS_MAX:
+            last = self._complaints == COMPLAINTS_MAX
+            log.warning("bad request", uid=client.uid, error=repr(error)[:200], last=last)
 
     @staticmethod
     def _answer(client: Client, data: bytes) -> bool:
@@ -199,13 +219,15 @@ class Agent:
             raise RefusedError("too many open spans")
         pidfd = client.pidfds.pop(0)
         try:
+            if request.get("detached") is True:
+                self._make_room(client.uid)
             pid = _living(pidfd)
             if client.uid not in (0, os.stat(f"/proc/{pid}").st_uid):
                 raise RefusedError("the process belongs to another user")
             span = open_span(
                 self._watch.next_key(), {**_checked(request), "pid": pid}, self._redactor
             )
-            self._watch.begin(span, pidfd)
+            self._begin_watch(span, pidfd)
         except BaseException:
             os.close(pidfd)
             raise
@@ -214,14 +236,30 @@ class Agent:
         if self._stream is not None:  # so that it is known of if this sandbox is lost
             self._stream.put_span(span, self._watch.coverage, Losses())
         if request.get("detached") is True:
-            self._detach(client, span.key)
+            # It lives on without the connection that began it: `probe span begin`.
+            self._detached[span.key] = client.spans.pop(span.key), client.uid
         return {"key": span.key}
 
-    def _detach(self, client: Client, key: int) -> None:
-        """The span lives on without the connection that began it: `probe span begin`."""
-        if len(self._detached) >= CLIENTS_MAX:
-            raise RefusedError("too many open spans")
-        self._detached[key] = client.spans.pop(key), client.uid
+    def _begin_watch(self, span: Span, pidfd: int) -> None:
+        try:
+            self._watch.begin(span, pidfd)
+        except NestedError as error:
+            raise RefusedError(str(error)) from None
+
+    def _make_room(self, uid: int) -> None:
+        """For one more detached span: those whose process has gone are ended first."""
+
+        def is_full() -> bool:
+            own = sum(user == uid for _, user in self._detached.values())
+            return own >= DETACHED_PER_USER or len(self._detached) >= CLIENTS_MAX
+
+        if is_full():
+            for key, (pidfd, user) in list(self._detached.items()):
+                if not _lives(pidfd):
+                    del self._detached[key]
+                    self._abandon(key, pidfd, user)
+        if is_full():
+            raise RefusedError("too many open spans: end some (probe span end)")
 
     def _adopt(self, client: Client, key: int) -> None:
         """For whoever began it, and for root, to end."""
@@ -238,27 +276,27 @@ class Agent:
         if key not in client.spans:
             raise RefusedError("this connection has no such span")
         span = self._spans[key]
+        ended_ns = _number(request, "ended_ns", 1 << 63)
+        transfers = _transfers(request["transfers"]) if "transfers" in request else span.transfers
         if "status" in request:
-            span.end(int(request["ended_ns"]), int(request["status"]))
+            span.end(ended_ns, _number(request, "status", 1 << 16))
         else:
-            span.ended_ns = int(request["ended_ns"])
+            span.ended_ns = ended_ns
         if request.get("outcome") in OUTCOMES:
             span.outcome = request["outcome"]
-        if "transfers" in request:
-            span.transfers = _transfers(request["transfers"])
+        span.transfers = transfers
         if isinstance(request.get("message"), str):
             span.message = self._redactor.text(local.clean(request["message"])[:MESSAGE_MAX])
-        case = self._finish(client, key)
+        case = self._finish(key, client.spans.pop(key), client.uid)
         if not request.get("report"):
             return {}
         return {"report": report.build(case, explain(case))}
 
-    def _finish(self, client: Client, key: int) -> Case:
+    def _finish(self, key: int, pidfd: int, uid: int) -> Case:
         span = self._spans.pop(key)
-        pidfd = client.spans.pop(key)
         case = self._watch.end(key, None if span.whole_process else pidfd)
         os.close(pidfd)
-        self._inquiry.keep(case, client.uid)
+        self._inquiry.keep(case, uid)
         if self._stream is not None:
             self._stream.put_span(span, case.coverage, case.losses)
         return case
@@ -272,17 +310,24 @@ class Agent:
         }
 
     def _begin_watching(self, client: Client, request: JsonObject) -> JsonObject:
-        client.watches = wants(request)
+        wanted = wants(request)
+        others = [one for one in self._clients.values() if one.watches and one.uid == client.uid]
+        if len(others) >= WATCHERS_PER_USER:
+            raise RefusedError(f"at most {WATCHERS_PER_USER} may watch at a time")
+        client.watches = wanted
         return {"coverage": self._watch.coverage.as_json()}
 
     def take(self, event: Event) -> None:
         """Brings an event on its way: to the collector, and to those that watch and may see it."""
         if self._stream is not None and event.span:
             self._stream.put_event(event)
-        for client in self._clients.values():
-            if client.watches is None or not client.watches(event) or not client.who.sees(event):
-                continue
-            line = json.dumps({"event": event.as_json()}).encode() + b"\n"
+        watching = [
+            client
+            for client in self._clients.values()
+            if client.watches is not None and client.watches(event) and client.who.sees(event)
+        ]
+        line = json.dumps({"event": event.as_json()}).encode() + b"\n" if watching else b""
+        for client in watching:
             if len(client.unsent) + len(line) > WATCHED_MAX:
                 client.unseen += event.count
             else:
@@ -308,13 +353,18 @@ class Agent:
         if self._clients.pop(fd, None) is None:
             return
         self._selector.unregister(client.connection)
-        for key in list(client.spans):
-            self._spans[key].ended_ns = time.time_ns()
-            try:
-                self._finish(client, key)
-            except Exception as error:
-                log.warning("a span could not be ended", error=repr(error)[:200])
+        self._waiting.discard(client)
+        while client.spans:
+            self._abandon(*client.spans.popitem(), client.uid)
         client.close()
+
+    def _abandon(self, key: int, pidfd: int, uid: int) -> None:
+        """Ends a span of which nobody says what became of it."""
+        self._spans[key].ended_ns = time.time_ns()
+        try:
+            self._finish(key, pidfd, uid)
+        except Exception as error:
+            log.warning("a span could not be ended", error=repr(error)[:200])
 
 
 def _send_all(connection: socket.socket, data: bytes) -> None:
@@ -358,6 +408,20 @@ def _checked(request: JsonObject) -> JsonObject:
         "started_ns": request["started_ns"],
         "whole_process": request.get("whole_process", True) is not False,
     }
+
+
+def _number(request: JsonObject, name: str, below: int) -> int:
+    value = request.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < below:
+        raise RefusedError(f"{name} must be a number from 0 to {below - 1}")
+    return value
+
+
+def _lives(pidfd: int) -> bool:
+    try:
+        return pid_of(pidfd) > 0
+    except ProcessLookupError:
+        return False
 
 
 def _living(pidfd: int) -> int:

@@ -41,7 +41,8 @@ def reports(
     pid: int | None = None, last: int | None = None, test: str | None = None
 ) -> tuple[list[JsonObject], str | None]:
     """The latest first, or none and why there are none."""
-    given = {"pid": pid, "last": last, "test": test}
+    named = local.clean(test)[: local.ID_MAX] if test is not None else None
+    given = {"pid": pid, "last": last, "test": named}
     request = {name: value for name, value in given.items() if value is not None}
     answer = ask({"do": "why", **request})
     return answer["reports"], answer["reason"]
@@ -49,7 +50,7 @@ def reports(
 
 def why_command(options: argparse.Namespace) -> int:
     found, reason = reports(options.pid, options.last, options.test)
-    terminal = Terminal(sys.stdout)
+    terminal = Terminal(sys.stdout, needed=True)
     if options.json:
         for report in found:
             terminal.line(json.dumps(report))
@@ -124,7 +125,7 @@ def _name(told: JsonObject) -> str:
 def watch_command(options: argparse.Namespace) -> int:
     """Until it is interrupted, or the agent ends."""
     client = agent()
-    terminal = Terminal(sys.stdout)
+    terminal = Terminal(sys.stdout, needed=True)
     try:
         client.ask({"do": "watch", "kinds": options.kind, "failed": options.failed})
         searches = Searches()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -32,7 +33,8 @@ def leave(status: int) -> None:
     """Ends the process without taking the interpreter apart, which takes milliseconds."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it was closed before we began
-            stream.flush()
+            with contextlib.suppress(ValueError):  # closed by what has served on it
+                stream.flush()
     os._exit(status)
 
 

@@ -236,7 +236,12 @@ def span_command(options: argparse.Namespace) -> int:
 
     if options.step == "begin":
         key = spans.begin(options.test, options.run, dict(options.label), options.pid)
-        sys.stdout.write(f"{key}\n")
+        try:
+            sys.stdout.write(f"{key}\n")
+            sys.stdout.flush()
+        except OSError as error:
+            spans.end(key, "error", None)
+            raise Problem(f"cannot print the key: {error.strerror}", "mend stdout") from error
     else:
         spans.end(options.key, options.outcome, options.message)
     return 0

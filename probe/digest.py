@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from probe.events import JsonObject
 
+_VARIANTS_MAX = 64
+_PREFIXES_MAX = 64
+_TEXT_MAX = 64
 _HASH = 16  # bytes of SHA-256: no adversary gains by a collision here
 REPLACED, DOUBLE, LATIN1 = "UTF-8 replacement", "double encoding", "Latin-1 instead of UTF-8"
 TRUNCATED, AT_NUL = "truncated", "cut at a NUL byte"
@@ -49,6 +52,11 @@ def digest_from(told: JsonObject) -> Digest:
         variants = tuple(sorted((str(name), str(one)) for name, one in told_variants))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no digest: {error}") from None
+    texts = (known, *prefixes, *(one for pair in variants for one in pair))
+    if len(prefixes) > _PREFIXES_MAX or len(variants) > _VARIANTS_MAX or not 0 <= length < 1 << 63:
+        raise ValueError("no digest: its numbers are too large")
+    if any(len(text) > _TEXT_MAX for text in texts):
+        raise ValueError(f"no digest: a text of more than {_TEXT_MAX} characters")
     return Digest(length, known, prefixes, variants)
 
 

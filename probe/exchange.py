@@ -16,6 +16,7 @@ PLACES = (CLIENT, SERVER, SANDBOX)
 TIMEOUT, TRANSPORT = "timeout", "transport"
 ERRORS = (TIMEOUT, TRANSPORT)
 TRANSFERS_MAX = 64  # of one call
+_NAME_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ def transfer_from(told: JsonObject) -> Transfer:
     if not isinstance(told, dict) or told.get("at") not in PLACES:
         raise ValueError(f"a transfer is at one of {', '.join(PLACES)}")
     name, outward = told.get("name"), told.get("outward", False)
-    if not isinstance(name, str) or not isinstance(outward, bool):
-        raise ValueError("a transfer has a name, and is outward or not")
+    if not isinstance(name, str) or len(name) > _NAME_MAX or not isinstance(outward, bool):
+        raise ValueError("a transfer has a (short) name, and is outward or not")
     return Transfer(name, told["at"], outward, digest_from(told.get("digest", {})))
 
 

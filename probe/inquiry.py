@@ -6,10 +6,12 @@ members of the agent's group see everything.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import struct
-from collections import deque
+import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,6 +43,7 @@ class Asker:
     pid: int
     uid: int
     session: int = 0
+    since_ns: int | None = None  # when its session began; None where that is not its own
     sees_all: bool = False
 
     @property
@@ -54,12 +57,20 @@ class Asker:
         return found
 
     def sees(self, event: Event) -> bool:
-        return self.sees_all or event.uid == self.uid or 0 != event.session == self.session
+        """Its own session's, whoever it became in it (sudo); of others, its own user's."""
+        return self.sees_all or event.uid == self.uid or self._is_own_session(event)
+
+    def _is_own_session(self, event: Event) -> bool:
+        """A session's number may have been another's before."""
+        return (
+            self.since_ns is not None
+            and event.session == self.session
+            and event.time_ns >= self.since_ns
+        )
 
     def sees_job(self, job: Job) -> bool:
-        """Its own session's, whoever it became in it (sudo); of others, its own user's."""
-        own = self.session != 0 and self.session in job.sessions
-        return self.sees_all or own or job.uids == {self.uid}
+        """Not in part: an explanation rests on all of it."""
+        return self.sees_all or all(map(self.sees, job.events))
 
 
 def asker(connection: socket.socket, group: int | None) -> Asker:
@@ -71,7 +82,9 @@ def asker(connection: socket.socket, group: int | None) -> Asker:
     except OSError:
         listed = b""
     groups = (gid, *struct.unpack(f"{len(listed) // 4}I", listed))
-    return Asker(pid, uid, _session(pid) if pid else 0, uid == 0 or group in groups)
+    session = _session(pid) if pid else 0
+    since_ns = _began_ns(session, uid) if session else None
+    return Asker(pid, uid, session, since_ns, uid == 0 or group in groups)
 
 
 def _session(pid: int) -> int:
@@ -82,12 +95,29 @@ def _session(pid: int) -> int:
         return 0
 
 
+def _began_ns(session: int, uid: int) -> int | None:
+    """By the wall clock, from its leader; None where that is gone or another user's."""
+    try:
+        if os.stat(f"/proc/{session}").st_uid != uid:
+            return None
+        ticks = int(_stat(session)[19])  # starttime, proc_pid_stat(5)
+    except (OSError, IndexError, ValueError):
+        return None
+    booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return booted_ns + (ticks - 1) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
 def _parent(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
+        return int(_stat(pid)[1])
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of proc_pid_stat(5) from `state` on."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
 
 
 class Inquiry:
@@ -95,12 +125,17 @@ class Inquiry:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._cases: deque[tuple[int, Case]] = deque(maxlen=_CASES)
+        self._cases: list[tuple[int, Case]] = []
 
     def keep(self, case: Case, uid: int) -> None:
-        """A span that has ended, of a user."""
-        if not case.span.passed and len(case.events) <= _CASE_EVENTS:
-            self._cases.append((uid, case))
+        """A span that has ended, of a user. Who has the most of them makes room."""
+        if case.span.passed:
+            return
+        short = dataclasses.replace(case, events=tuple(_bounded(case.events)))
+        self._cases.append((uid, short))
+        if len(self._cases) > _CASES:
+            [(most, _)] = Counter(one for one, _ in self._cases).most_common(1)
+            del self._cases[[one for one, _ in self._cases].index(most)]
 
     def why(self, who: Asker, request: JsonObject) -> JsonObject:
         """The reports of what failed last, the latest first; `reason` where there is none."""

@@ -17,6 +17,11 @@ from probe.events import Event, Exec, Exit
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "fish", "busybox"})
 _PIPELINE_NS = 20_000_000  # its stages are created within so many nanoseconds
 _DEPTH = 256
+_SLACK_NS = 1_000_000  # between the clocks of a birth and of an end
+# What lets somebody in, or runs something for them: what it starts in a session is its own.
+_DOORS = frozenset(
+    {"sshd", "sshd-session", "dropbear", "login", "in.telnetd", "cron", "crond", "atd", "systemd"}
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +40,10 @@ class Process:
         if self.exit is not None and self.exit.duration_s is not None:
             return self.exit.time_ns - int(self.exit.duration_s * 1e9)
         return self.events[0].time_ns
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.argv[0]).lstrip("-").rstrip(":")
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -85,8 +94,8 @@ class Job:
 
     @property
     def uids(self) -> frozenset[int]:
-        """Of those who ran it: the first of each of the processes at its top."""
-        return frozenset(one.events[0].uid for one in self.tops)
+        """Of those who ran it: what the processes at its top were in the end."""
+        return frozenset(one.events[-1].uid for one in self.tops)
 
     @property
     def started_ns(self) -> int:
@@ -151,7 +160,25 @@ def _processes(events: Iterable[Event]) -> list[Process]:
             process.started.append(event)
         elif isinstance(event, Exit):
             process.exit = event
+    _link(found)
     return found
+
+
+def _link(found: list[Process]) -> None:
+    """To parents that nothing was told of before they ended: a shell's own copy, mostly."""
+    ended: dict[int, list[Process]] = {}
+    for process in found:
+        if process.exit is not None:
+            ended.setdefault(process.pid, []).append(process)
+    for process in found:
+        if process.parent is None:
+            process.parent = next(
+                (one for one in ended.get(process.above, ()) if _has_borne(one, process)), None
+            )
+
+
+def _has_borne(parent: Process, process: Process) -> bool:
+    return parent.born_ns - _SLACK_NS <= process.born_ns <= _end(parent) and parent is not process
 
 
 def _is_echo(ended: Exit, event: Event) -> bool:
@@ -171,7 +198,8 @@ def _top(process: Process) -> Process | None:
 
 def _is_apart(above: Process, process: Process) -> bool:
     """What a shell runs for somebody is a job of its own; so is a session, of who let it in."""
-    return above.is_interactive_shell or above.events[-1].session != process.events[-1].session
+    session = above.events[-1].session != process.events[-1].session
+    return above.is_interactive_shell or (session and above.name in _DOORS)
 
 
 def _one_pipeline(one: Process, other: Process) -> bool:

@@ -51,7 +51,7 @@ class Tool:
     def answer(self, arguments: JsonObject) -> JsonObject:
         """Problem where it cannot be had."""
         defaults = {name: one["default"] for name, one in self.input.items() if "default" in one}
-        answer = self.call({**defaults, **arguments})
+        answer = self.call({**defaults, **{name: _whole(one) for name, one in arguments.items()}})
         told: JsonObject = _escaped(answer) if self.escaped else answer
         return told
 
@@ -63,6 +63,11 @@ def schema(properties: dict[str, JsonObject], required: Sequence[str]) -> JsonOb
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def _whole(value: Any) -> Any:
+    """JSON Schema takes 1.0 for an integer, and so do we."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _escaped(value: Any) -> Any:
@@ -165,8 +170,13 @@ def serve(name: str, tools: Sequence[Tool]) -> None:
     @server.call_tool()  # type: ignore[untyped-decorator]
     async def call_tool(name: str, arguments: JsonObject) -> Any:
         if name not in known:
-            raise ValueError(f"no tool {name}: use one of {', '.join(known)}")
-        answer = await anyio.to_thread.run_sync(known[name].answer, arguments)
+            raise ValueError(
+                f"no tool {shorten(escape(name), QUOTED)}: use one of {', '.join(known)}"
+            )
+        try:
+            answer = await anyio.to_thread.run_sync(known[name].answer, arguments)
+        except Problem as error:
+            raise ValueError(shorten(escape(str(error)), QUOTED)) from None
         return [types.TextContent(type="text", text=answer["text"])], answer
 
     async def run() -> None:

@@ -25,6 +25,7 @@ from probe.text import describe
 _REMEMBERED = 20  # failures that an agent tells of at once
 _FINDINGS = 8  # of an examination in concise form
 _LINE = 120
+_PID_MAX = (1 << 22) - 1  # proc_sys_kernel(5), pid_max
 
 
 def run() -> None:
@@ -82,7 +83,12 @@ TOOLS = (
         "Why the last failed command in this sandbox failed (or a process that is gone, or a "
         "test): the cause, whether the sandbox or the work is at fault, and what to do.",
         {
-            "pid": {"type": "integer", "minimum": 1, "description": "a process that has ended"},
+            "pid": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": _PID_MAX,
+                "description": "a process that has ended",
+            },
             "test": {"type": "string", "description": "a test that ran under probe run"},
             "response_format": FORMAT,
         },

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import TextIO
 
+from probe.problem import Problem
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 MAX_WIDTH = 100
 
@@ -34,7 +36,9 @@ def shorten(text: str, limit: int) -> str:
 class Terminal:
     """Writes lines to one stream."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, needed: bool = False) -> None:
+        """`needed`: what cannot be written is a Problem (or a BrokenPipeError)."""
+        self._needed = needed
         self._stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
         try:
             tty = self._stream.isatty()
@@ -58,8 +62,12 @@ class Terminal:
             self._stream.flush()
         except UnicodeEncodeError:
             self._stream.write(text.encode("ascii", "backslashreplace").decode())
-        except (OSError, ValueError):
-            pass  # nobody reads any more, or nothing takes what is written
+        except BrokenPipeError:
+            if self._needed:
+                raise
+        except (OSError, ValueError) as error:
+            if self._needed:
+                raise Problem(f"cannot write: {error}", "mend what the output goes to") from error
 
     def text(self, text: str, indent: str = "", *styles: str) -> None:
         """A paragraph, wrapped at the width of the terminal."""

@@ -21,9 +21,14 @@ from probe.redaction import Redactor
 from probe.span import Span
 
 EVENTS_PER_SPAN = 20_000
+NESTED_MAX = 8  # spans within spans
 READ_EVERY_S = 0.03  # the kernel wakes us only for what is urgent
 
 Sink = Callable[[Event], None]
+
+
+class NestedError(ValueError):
+    """A span within too many others."""
 
 
 class Record:
@@ -32,6 +37,7 @@ class Record:
     def __init__(self, span: Span, outer: Record | None = None) -> None:
         self.span = span
         self.outer = outer  # of the span that this one lies in: its events are that one's too
+        self.depth: int = outer.depth + 1 if outer is not None else 1
         self.events: list[Event] = []
         self.dropped: dict[str, int] = {}
 
@@ -93,11 +99,13 @@ class Watch:
             return self._last_key
 
     def begin(self, span: Span, pidfd: int) -> None:
-        """ProcessLookupError when the process is gone."""
+        """ProcessLookupError when the process is gone; NestedError."""
         with self._lock:
-            outer = self._records.get(self._engine.span_of(pidfd))
+            record = Record(span, self._records.get(self._engine.span_of(pidfd)))
+            if record.depth > NESTED_MAX:
+                raise NestedError(f"it lies within {NESTED_MAX} spans already")
             self._engine.mark(pidfd, span.key)
-            self._records[span.key] = Record(span, outer)
+            self._records[span.key] = record
 
     def read(self) -> None:
         """Takes in what has happened since the last call."""

@@ -15,6 +15,8 @@ import pytest
 from conftest import BIN, Agent, Collector, probe_run, validated, wait_for
 
 from probe import local
+from probe.agent import DETACHED_PER_USER
+from probe.watch import NESTED_MAX
 
 pytestmark = pytest.mark.bpf
 
@@ -253,3 +255,96 @@ def test_a_span_is_known_from_its_begin(tmp_path: Path) -> None:
     assert "doomed" in report["verdict"]["summary"]
     assert "bash" in report["span"]["command"]
     assert report["verdict"]["evidence"] == [report["events"][-1]["id"]]
+
+
+def test_spans_lie_in_one_another_only_so_deep(client: local.Client) -> None:
+    pidfd, keys = os.pidfd_open(os.getpid()), []
+    for _ in range(NESTED_MAX):
+        keys.append(client.ask(begin(), pidfd)["key"])
+    with pytest.raises(local.AgentError, match="within 8 spans"):
+        client.ask(begin(), pidfd)
+    for key in reversed(keys):
+        client.ask({"do": "end", "key": key, "ended_ns": time.time_ns()})
+    client.ask(begin(), pidfd)
+    os.close(pidfd)
+
+
+def test_detached_spans_make_room_when_their_process_has_gone(agent: Agent) -> None:
+    def detach(pidfd: int) -> int:
+        client = local.connect(agent.socket)
+        assert client is not None
+        key: int = client.ask({**begin(), "detached": True}, pidfd)["key"]
+        client.close()
+        return key
+
+    sleepers = [subprocess.Popen(["sleep", "100"]) for _ in range(DETACHED_PER_USER)]
+    for sleeper in sleepers:
+        detach(os.pidfd_open(sleeper.pid))
+    own = os.pidfd_open(os.getpid())
+    with pytest.raises(local.AgentError, match="too many open spans"):
+        detach(own)
+    for sleeper in sleepers:
+        sleeper.kill()
+        sleeper.wait()
+    client = local.connect(agent.socket)
+    assert client is not None
+    client.ask({"do": "end", "key": detach(own), "ended_ns": time.time_ns()})
+    assert client.ask({"do": "status"})["open_spans"] == 0
+    os.close(own)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"ended_ns": -1},
+        {"ended_ns": 1 << 63},
+        {"ended_ns": "now"},
+        {"ended_ns": 1, "status": -1},
+        {"ended_ns": 1, "status": 1 << 40},
+        {"ended_ns": 1, "transfers": [{"name": "x" * 10_000, "at": "client"}]},
+        {
+            "ended_ns": 1,
+            "transfers": [
+                {"name": "x", "at": "client", "digest": {"length": 1, "hash": "x" * 10_000}}
+            ],
+        },
+    ],
+)
+def test_a_span_lives_on_when_its_end_is_refused(
+    told: dict[str, Any], client: local.Client
+) -> None:
+    pidfd = os.pidfd_open(os.getpid())
+    key = client.ask(begin(), pidfd)["key"]
+    with pytest.raises(local.AgentError):
+        client.ask({"do": "end", "key": key, **told})
+    client.ask({"do": "end", "key": key, "ended_ns": time.time_ns()})
+    os.close(pidfd)
+
+
+def test_a_flood_of_requests_lets_the_others_have_their_turn(agent: Agent) -> None:
+    """Thousands of questions at once; what happens meanwhile is seen all the same."""
+    with socket.socket(socket.AF_UNIX) as flood:
+        flood.connect(agent.socket)
+        flood.sendall(b'{"do": "recent"}\n' * 2000)
+        other = local.connect(agent.socket)
+        assert other is not None
+        for _ in range(20):
+            other.ask({"do": "status"})
+        flood.settimeout(0)
+        received = 0
+        with pytest.raises(BlockingIOError):
+            while True:
+                received += flood.recv(1 << 20).count(b"\n")
+        assert received < 2000
+
+
+def test_a_key_that_cannot_be_printed_is_no_span(agent: Agent) -> None:
+    environment = {**os.environ, "PROBE_SOCKET": agent.socket}
+    command = [str(BIN / "probe"), "span", "begin", "--test", "t"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    client = local.connect(agent.socket)
+    assert client is not None and client.ask({"do": "status"})["open_spans"] == 0

@@ -258,3 +258,29 @@ def test_a_kind_that_is_none(agent_of_all: Agent) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "kinds are seccomp, " in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("why", "--json"), ("why",)])
+def test_an_output_that_is_full(agent_of_all: Agent, arguments: tuple[str, ...]) -> None:
+    environment = {**os.environ, "PROBE_SOCKET": agent_of_all.socket}
+    subprocess.run(["cat", "/no/such/output"], stderr=subprocess.DEVNULL, check=False)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [PROBE, *arguments], env=environment, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"cannot write" in done.stderr
+
+
+def test_watching_ends_with_its_reader(agent_of_all: Agent) -> None:
+    environment = {**os.environ, "PROBE_SOCKET": agent_of_all.socket}
+    watching = subprocess.Popen([PROBE, "watch"], env=environment, stdout=subprocess.PIPE)
+    assert watching.stdout is not None
+    watching.stdout.close()
+
+    def ended() -> bool:
+        subprocess.run(["true"], check=True)
+        return watching.poll() is not None
+
+    wait_for(ended)
+    assert watching.returncode == 141

@@ -128,3 +128,26 @@ def test_one_line_for_a_search() -> None:
     assert searches.settled(other) == []
     assert searches.settled(ended) == [missed, ended]
     assert searches.settled({"lost": 3}) == [{"lost": 3}]
+
+
+def test_a_parent_of_which_only_its_end_is_told() -> None:
+    """A shell's own copy, for a subshell or a function in a pipeline, starts no program."""
+    history = History().run(12, 10, 50, "cc", parent=11, code=1)
+    ended = {"code": 1, "duration_s": 0.09, "ppid": SHELL, "session": SHELL, "comm": "bash"}
+    history.events.append(Exit(sequence=99, time_ns=90 * MS, pid=11, **ended))
+    [job] = history.jobs()
+    assert {11, 12} <= job.pids and job.top.pid == 11
+
+
+def test_a_later_process_of_the_same_number_is_no_parent() -> None:
+    history = History().run(12, 10, 50, "cc", parent=11, code=1)
+    history.run(11, 60, 90, "other", code=1)
+    assert history.commands() == [("cc",), ("other",)]
+
+
+def test_a_session_that_a_command_makes_is_of_the_command() -> None:
+    for maker in ("setsid", "sudo", "python3"):
+        history = History().run(11, 0, 60, maker, "make", code=2)
+        history.run(12, 10, 50, "make", parent=11, session=12, code=2)
+        [job] = history.jobs()
+        assert job.command == (maker, "make") and {11, 12} <= job.pids

@@ -50,8 +50,17 @@ def test_failures_that_go_before_their_time_are_counted() -> None:
     recorder = Recorder(age_s=60, size_max=1 << 30, events_max=10)
     for number in range(20):
         record(recorder, Exit(sequence=number, time_ns=0, pid=number, code=1))
-    assert [event.sequence for event in recorder.events()] == list(range(10, 20))
-    assert recorder.dropped == 10
+    assert [event.sequence for event in recorder.events()] == list(range(14, 20))
+    assert recorder.dropped == 14  # six of ten places are for failures
+
+
+def test_no_users_flood_takes_the_room_of_another() -> None:
+    recorder = Recorder(age_s=1e6, size_max=1 << 30, events_max=100)
+    record(recorder, *(Exit(sequence=n, time_ns=0, pid=n, code=n % 2, uid=1) for n in (1, 2)))
+    for number in range(3, 1000):
+        code = number % 2
+        kept = record(recorder, Exit(sequence=number, time_ns=0, pid=number, code=code, uid=2))
+    assert kept[:2] == [1, 2] and len(kept) == 100
 
 
 @given(st.lists(EVENTS, max_size=60), st.integers(1, 40), st.integers(1000, 30_000))
