@@ -12,9 +12,11 @@ FULL = 2000  # tests that a page shows in full
 LEAST = 5  # of each cluster, as long as there is a larger one to take from
 SHOWN = 300  # clusters, the largest
 
-# Sizes, numbers and random names are a test's own; addresses, ports and versions are not.
+# Sizes, numbers, random names and cgroups are a test's own, for most have a sandbox each;
+# addresses, ports and versions are not.
 _OWN = re.compile(
     r"(?P<kept>\d+(?:\.\d+)+(?!\.?\d| ?[KMGT]?i?B)(?::\d+)?|:\d+\b)"
+    r"|(?<=memory limit of )/\S+|(?<=pids\.max of )/\S+"
     r"|\d+(?:\.\d+)? ?(?:[KMGT]i)?B\b|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+"
 )
 

@@ -178,6 +178,13 @@ def test_labels_come_first() -> None:
     [
         ("raise /box-17 to 1.5 GiB", "raise /box-4 to 64 MiB", True),
         ("see 3fa9c2d41b7e", "see 0b1c2d3e4f5a", True),
+        (
+            "raise the memory limit of /box-x_qyb to 1.5 GiB",
+            "raise the memory limit of /a/irue.scope to 64 MiB",
+            True,
+        ),
+        ("raise pids.max of /box-x_qyb above 64", "raise pids.max of /a above 9", True),
+        ("change the owner of /srv", "change the owner of /opt", False),
         ("start 127.0.0.1:5432", "start 127.0.0.1:6379", False),
         ("install jq", "install yq", False),
         ("use libssl.so.1.1", "use libssl.so.3.0", False),
