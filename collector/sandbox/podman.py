@@ -58,7 +58,8 @@ class Podman:
         found += [f"--volume={path}:{path}:ro" for path in profile.read_only]
         for place, size in profile.tmpfs.items():
             noexec = ",noexec" if place in profile.noexec else ""
-            found.append(f"--tmpfs={place}:size={size}{noexec}")
+            # Empty, as by the other drivers, and not a copy of what lies there in the root.
+            found.append(f"--tmpfs={place}:size={size},notmpcopyup{noexec}")
         if profile.nameserver is not None:
             found.append(f"--volume={self._resolver}:/etc/resolv.conf:ro")
         if profile.memory is not None:
