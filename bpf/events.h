@@ -37,6 +37,7 @@ enum record_kind {
 	RECORD_RECENT,
 	RECORD_CALL,
 	RECORD_DNS,
+	RECORD_NAMED,
 	RECORD_KINDS,
 };
 
@@ -87,6 +88,7 @@ struct record {
 #define GONE_COUNT 4
 #define WORDS_COUNT 8
 #define WORDS_SIZE 256
+#define NAME_SIZE 128
 #define DNS_SIZE 288 /* a header and the longest name with type and class */
 
 struct filter_instruction {
@@ -245,6 +247,13 @@ struct namespace_record {
 	struct record head;
 	__u32 old_mnt_ns;
 	__u32 pad;
+};
+
+/* A program that is part of no span has one by its environment; `head` tells its number. */
+struct named_record {
+	struct record head;
+	char test[NAME_SIZE]; /* $PROBE_TEST */
+	char run[NAME_SIZE];  /* $PROBE_RUN */
 };
 
 struct missing {

@@ -295,6 +295,8 @@ struct mm_struct {
 	unsigned long total_vm;
 	unsigned long arg_start;
 	unsigned long arg_end;
+	unsigned long env_start;
+	unsigned long env_end;
 };
 
 struct task_struct {

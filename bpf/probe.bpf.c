@@ -164,6 +164,8 @@ int BPF_PROG(process_fork, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
+	if (settings.everyone)
+		begin_named(task);
 	report_exec(task, bprm);
 	return 0;
 }

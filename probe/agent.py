@@ -27,9 +27,10 @@ from probe.access import Access, from_options
 from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, explain
 from probe.engine.core import CoreEngine
+from probe.engine.engine import Named
 from probe.engine.errors import EngineError
 from probe.engine.loader import load as load_engine
-from probe.events import Event, JsonObject
+from probe.events import Event, Exec, JsonObject
 from probe.exchange import Transfer, transfers_from
 from probe.inquiry import Inquiry, RefusedError, Wanted, asker, wants
 from probe.log import configure as configure_logging
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 CLIENTS_MAX = 400
 SPANS_PER_CLIENT = 64
 DETACHED_PER_USER = 64
+NAMED_PER_USER = 128
 WATCHERS_PER_USER = 16
 COMPLAINTS_MAX = 100  # about bad requests, in the log
 LINE_MAX = 1 << 20
@@ -98,6 +100,7 @@ class Agent:
         self._listener = listener
         self._spans: dict[int, Span] = {}
         self._detached: dict[int, tuple[int, int]] = {}  # key: pidfd and user
+        self._named: dict[int, int] = {}  # spans that an environment began: key and user
         self._clients: dict[int, Client] = {}
         self._waiting: set[Client] = set()  # those with a request that was not served yet
         self._complaints = 0
@@ -124,6 +127,7 @@ class Agent:
             for client in list(self._waiting):
                 self._serve_next(client)
             self._watch.read()
+            self._end_named()
             if time.monotonic() - self._tended > TEND_EVERY_S:
                 self._tended = time.monotonic()
                 self._watch.tend()
@@ -240,6 +244,25 @@ class Agent:
             self._detached[span.key] = client.spans.pop(span.key), client.uid
         return {"key": span.key}
 
+    def open_named(self, named: Named, event: Exec) -> Span | None:
+        """A span for a program that names it in its environment; None where there are too many."""
+        own = sum(uid == named.uid for uid in self._named.values())
+        if own >= NAMED_PER_USER or len(self._named) >= CLIENTS_MAX:
+            return None
+        command = list(event.argv)[: local.WORDS_MAX]
+        words = {"command": command, "run": named.run, "test": named.test}
+        at = {"pid": event.pid, "started_ns": event.time_ns}
+        span = open_span(named.key, {**_checked({**words, **at}), **at}, self._redactor)
+        self._spans[span.key], self._named[span.key] = span, named.uid
+        if self._stream is not None:
+            self._stream.put_span(span, self._watch.coverage, Losses())
+        return span
+
+    def _end_named(self) -> None:
+        for event in self._watch.over():
+            self._spans[event.span].end_with(event)
+            self._finish(event.span, None, self._named.pop(event.span))
+
     def _begin_watch(self, span: Span, pidfd: int) -> None:
         try:
             self._watch.begin(span, pidfd)
@@ -292,10 +315,11 @@ class Agent:
             return {}
         return {"report": report.build(case, explain(case))}
 
-    def _finish(self, key: int, pidfd: int, uid: int) -> Case:
+    def _finish(self, key: int, pidfd: int | None, uid: int) -> Case:
         span = self._spans.pop(key)
         case = self._watch.end(key, None if span.whole_process else pidfd)
-        os.close(pidfd)
+        if pidfd is not None:
+            os.close(pidfd)
         self._inquiry.keep(case, uid)
         if self._stream is not None:
             self._stream.put_span(span, case.coverage, case.losses)
@@ -468,7 +492,13 @@ def serve(options: argparse.Namespace) -> None:
         signal.signal(number, lambda *_: os.write(stop, b"x"))
     stream = _stream(access, engine.coverage, options) if access is not None else None
     recorder = Recorder(options.keep_minutes * 60, options.keep_size << 20)
-    watch = Watch(engine, redactor, lambda event: agent.take(event), recorder)
+    watch = Watch(
+        engine,
+        redactor,
+        lambda event: agent.take(event),
+        recorder,
+        lambda named, event: agent.open_named(named, event),
+    )
     agent = Agent(watch, redactor, listener, stream, group)
     log.info("listening", socket=path, collector=options.collector, engine=engine.name)
     try:

@@ -8,6 +8,7 @@ from probe.events import JsonObject, time_text
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
+    from probe.events import Exit
     from probe.exchange import Transfer
     from probe.redaction import Redactor
 
@@ -56,6 +57,11 @@ class Span:
             self.signal = signal_name(status & 0x7F)
         else:
             self.exit_code = status >> 8 & 0xFF
+        self.outcome = "passed" if self.exit_code == 0 else "failed"
+
+    def end_with(self, event: Exit) -> None:
+        """Closes the span as the kernel tells of its root process."""
+        self.ended_ns, self.exit_code, self.signal = event.time_ns, event.code, event.signal
         self.outcome = "passed" if self.exit_code == 0 else "failed"
 
     def as_json(self) -> JsonObject:

@@ -7,24 +7,28 @@ import os
 import select
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from probe.context import Context
 from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, make_case
 from probe.diagnose.background import features
-from probe.engine.engine import Engine
+from probe.engine.engine import Engine, Named
 from probe.engine.records import NOBODYS_SPAN
-from probe.events import Event
+from probe.events import Event, Exec, Exit
 from probe.recorder import Recorder
 from probe.redaction import Redactor
 from probe.span import Span
 
 EVENTS_PER_SPAN = 20_000
+_NAMED_MAX = 1000  # that wait for the event of their start
 NESTED_MAX = 8  # spans within spans
 READ_EVERY_S = 0.03  # the kernel wakes us only for what is urgent
 
 Sink = Callable[[Event], None]
+# Gives the span of a program that named it, and that the event is the start of; None to refuse.
+Opener = Callable[[Named, Exec], Span | None]
 
 
 class NestedError(ValueError):
@@ -34,12 +38,16 @@ class NestedError(ValueError):
 class Record:
     """The events of one open span, bounded: what went well makes room for what failed."""
 
-    def __init__(self, span: Span, outer: Record | None = None) -> None:
+    def __init__(self, span: Span, outer: Record | None = None, *, named: bool = False) -> None:
         self.span = span
+        self.named = named  # it ends with its process, of which the kernel tells
         self.outer = outer  # of the span that this one lies in: its events are that one's too
         self.depth: int = outer.depth + 1 if outer is not None else 1
         self.events: list[Event] = []
         self.dropped: dict[str, int] = {}
+
+    def ends_with(self, event: Exit) -> bool:
+        return self.named and event.pid == self.span.pid
 
     def add(self, event: Event) -> None:
         if len(self.events) >= EVENTS_PER_SPAN:
@@ -73,12 +81,17 @@ class Watch:
         redactor: Redactor,
         sink: Sink | None = None,
         recorder: Recorder | None = None,
+        opener: Opener | None = None,
     ) -> None:
+        self._opener = opener
+        self._named: OrderedDict[int, Named] = OrderedDict()
+        self._over: list[Exit] = []
         self._recorder = recorder
         self._redactor = redactor
         self._engine = engine
         self._context = Context()
         engine.tell_namespaces(self._context.note)
+        engine.tell_named(self._note_named)
         self._sink = sink
         self._lock = threading.RLock()
         self._records: dict[int, Record] = {}
@@ -144,7 +157,11 @@ class Watch:
     def _take(self, events: Iterable[Event]) -> None:
         for complete in map(self._context.complete, events):
             event = self._redactor.event(complete)
+            if isinstance(event, Exec) and event.span in self._named:
+                self._open(self._named.pop(event.span), event)
             record = self._records.get(event.span)
+            if isinstance(event, Exit) and record is not None and record.ends_with(event):
+                self._over.append(event)
             while record is not None:
                 record.add(event)
                 record = record.outer
@@ -152,6 +169,27 @@ class Watch:
                 self._recorder.add(event)
             if self._sink is not None:
                 self._sink(event)
+
+    def _note_named(self, named: Named) -> None:
+        self._named[named.key] = named
+        if len(self._named) > _NAMED_MAX:
+            self._named.popitem(last=False)
+
+    def _open(self, named: Named, event: Exec) -> None:
+        span = self._opener(named, event) if self._opener is not None else None
+        if span is not None:
+            self._records[named.key] = Record(span, named=True)
+            return
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(named.pid)
+            self._unmark(pidfd, None)
+            os.close(pidfd)
+
+    def over(self) -> list[Exit]:
+        """The ends of programs whose spans their environment began, since the last call."""
+        with self._lock:
+            over, self._over = self._over, []
+            return over
 
     def tend(self) -> None:
         """To be called every few seconds: takes in what was only counted of nobody's storms."""

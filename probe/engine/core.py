@@ -8,7 +8,7 @@ from probe import abi
 from probe.coverage import SENSES, Coverage, Losses
 from probe.engine import calls, records
 from probe.engine.decode import Decoder
-from probe.engine.engine import NamespaceSeen
+from probe.engine.engine import Named, NamespaceSeen, SpanNamed
 from probe.engine.filters import Filters
 from probe.engine.libbpf import BpfError, RingBuffer
 from probe.engine.loader import ENTERS, Loaded, load
@@ -47,6 +47,13 @@ class CoreEngine:
 
     def tell_namespaces(self, seen: NamespaceSeen) -> None:
         self._decoder.namespace_seen = seen
+
+    def tell_named(self, seen: SpanNamed) -> None:
+        def begin(named: Named) -> None:
+            self._before[named.key] = self._lost_by(0)
+            seen(named)
+
+        self._decoder.span_named = begin
 
     @property
     def filters(self) -> Filters:

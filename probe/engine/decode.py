@@ -14,7 +14,7 @@ from collections.abc import Callable
 from probe import abi
 from probe.abi.arguments import describe
 from probe.engine import dns, records
-from probe.engine.engine import NamespaceSeen
+from probe.engine.engine import Named, NamespaceSeen, SpanNamed
 from probe.engine.filters import Filters, seccomp_data
 from probe.events import (
     Connect,
@@ -118,6 +118,7 @@ class Decoder:
     def __init__(self, machine: str) -> None:
         self._machine = machine
         self.namespace_seen: NamespaceSeen = lambda number, pid, span: None
+        self.span_named: SpanNamed = lambda named: None
         self.filters = Filters()
         self._programs: OrderedDict[int, str] = OrderedDict()
         self._held: OrderedDict[int, Seccomp] = OrderedDict()
@@ -142,6 +143,7 @@ class Decoder:
             records.SignalRecord: self._signal,
             records.FileRecord: self._file,
             records.NamespaceRecord: self._namespace,
+            records.NamedRecord: self._named,
             records.RecentRecord: self._recent,
             records.CallRecord: self._call_failed,
             records.DnsRecord: self._dns,
@@ -400,6 +402,11 @@ class Decoder:
 
     def _namespace(self, record: records.NamespaceRecord) -> None:
         self.namespace_seen(record.head.mnt_ns, record.head.pid, record.head.span)
+
+    def _named(self, record: records.NamedRecord) -> None:
+        head = record.head
+        test, run = text(record.test), text(record.run)
+        self.span_named(Named(head.span, head.pid, head.uid, test, run))
 
     def _call_failed(self, record: records.CallRecord) -> Event:
         name = self._call_name(record.syscall)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from probe.coverage import Coverage, Losses
@@ -10,6 +11,20 @@ from probe.events import Event
 
 # Called with the inode number of a new mount namespace, a process in it, and its span.
 NamespaceSeen = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A span that a program's environment has begun. Its start is the next event of the span."""
+
+    key: int
+    pid: int
+    uid: int
+    test: str
+    run: str
+
+
+SpanNamed = Callable[[Named], None]
 
 
 class Engine(Protocol):
@@ -20,6 +35,9 @@ class Engine(Protocol):
 
     def tell_namespaces(self, seen: NamespaceSeen) -> None:
         """Asks to be told of mount namespaces as they come up, so that they can be kept."""
+
+    def tell_named(self, seen: SpanNamed) -> None:
+        """Asks to be told of spans that begin without `mark`, where everybody is watched."""
 
     def fileno(self) -> int:
         """Readable when events wait."""

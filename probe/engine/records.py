@@ -26,6 +26,7 @@ GONE_COUNT = 4
 WORDS_COUNT = 8
 WORDS_SIZE = 256
 DNS_SIZE = 288
+NAME_SIZE = 128
 COMPAT_CALL = 0x80000000
 
 ACTION_RESULT = 1
@@ -232,6 +233,14 @@ class NamespaceRecord(ctypes.Structure):
     _fields_ = [("head", Record), ("old_mnt_ns", c_uint32), ("pad", c_uint32)]
 
 
+class NamedRecord(ctypes.Structure):
+    _fields_ = [
+        ("head", Record),
+        ("test", c_char * NAME_SIZE),
+        ("run", c_char * NAME_SIZE),
+    ]
+
+
 class Missing(ctypes.Structure):
     _fields_ = [("time_ns", c_uint64), ("path", c_char * MISSING_SIZE)]
 
@@ -363,6 +372,7 @@ KINDS: tuple[type[ctypes.Structure], ...] = (
     RecentRecord,
     CallRecord,
     DnsRecord,
+    NamedRecord,
 )
 # The sense that suffers when a record of a kind is lost.
 SENSE = {
@@ -381,6 +391,7 @@ SENSE = {
     13: "files",
     14: "seccomp",
     15: "dns",
+    16: "exec",
 }
 ALL = (
     *KINDS,

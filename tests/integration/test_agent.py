@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -331,11 +332,11 @@ def test_a_flood_of_requests_lets_the_others_have_their_turn(agent: Agent) -> No
         for _ in range(20):
             other.ask({"do": "status"})
         flood.settimeout(0)
-        received = 0
-        with pytest.raises(BlockingIOError):
-            while True:
-                received += flood.recv(1 << 20).count(b"\n")
-        assert received < 2000
+        received = b""
+        with contextlib.suppress(BlockingIOError):
+            while data := flood.recv(1 << 20):  # who does not read its answers is cut off
+                received += data
+        assert received.count(b"\n") < 2000
 
 
 def test_a_key_that_cannot_be_printed_is_no_span(agent: Agent) -> None:
