@@ -24,6 +24,7 @@ from probe.problem import Problem
 from probe.terminal import escape
 
 RUNS = 200  # that the first page lists
+_SEARCHED = 10_000  # the latest ones, where some are asked for
 FRESH_S = 10.0  # how long a page is shown again as it is
 _PAGES = 8  # that are kept
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
@@ -50,9 +51,10 @@ class Pages:
         self._rendered: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def index(self, query: str) -> str:
-        known = [run for run in self._store.runs(RUNS) if query.lower() in run.lower()]
+        latest = self._store.runs(_SEARCHED if query else RUNS)
+        known = [run for run in latest if query.lower() in run.lower()][:RUNS]
         links = (f'<li><a href="/runs/{_path(run)}">{_html(run)}</a></li>' for run in known)
-        told = f"{len(known)} of the latest {RUNS} at most; tests are found on a run's own page"
+        told = f"{len(known)} runs, at most {RUNS}; tests are found on a run's own page"
         return _INDEX.format(query=_html(query), runs="".join(links), told=told)
 
     def run(self, name: str) -> str:

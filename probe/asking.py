@@ -82,13 +82,19 @@ def brief(report: JsonObject) -> str:
 def _header(report: JsonObject, terminal: Terminal, *, single: bool) -> None:
     span = report["span"]
     typed = os.environ.get(TYPED, "").strip() if single else ""
-    command = typed or " ".join(span["command"])
+    command = typed if _is_of(typed, span["command"]) else " ".join(span["command"])
     status = span["signal"] or f"exit {span['exit_code']}"
     ago = f"  ({status}, {_age(report)} ago)"
     room = max(20, terminal.width - len(ago) - 2)
     terminal.line(
         terminal.style(f"$ {shorten(escape(command), room)}", "bold"), terminal.style(ago, "dim")
     )
+
+
+def _is_of(typed: str, command: list[str]) -> bool:
+    """The line before this one need not be the one that failed."""
+    names = {os.path.basename(word) for word in command} - {"", "|"}
+    return any(name in typed for name in names)
 
 
 def _age(report: JsonObject) -> str:

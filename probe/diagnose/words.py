@@ -155,7 +155,7 @@ def says(words: str, errno: str) -> bool:
 
 
 def mentions(words: str, spellings: tuple[str, ...]) -> bool:
-    """Codes in capitals must stand alone; texts may be of any case."""
+    """Codes in capitals and numbers must stand alone; texts may be of any case."""
     codes, texts = _patterns(spellings)
     return (texts is not None and texts.search(words.lower()) is not None) or (
         codes is not None and codes.search(words) is not None
@@ -164,9 +164,9 @@ def mentions(words: str, spellings: tuple[str, ...]) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _patterns(spellings: tuple[str, ...]) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Of the codes in capitals, and of the texts, in small letters."""
-    codes = "|".join(re.escape(one) for one in spellings if one and one.isupper())
-    texts = "|".join(re.escape(one.lower()) for one in spellings if one and not one.isupper())
+    """Of the codes in capitals and numbers, and of the texts, in small letters."""
+    codes = "|".join(re.escape(one) for one in spellings if one and one == one.upper())
+    texts = "|".join(re.escape(one.lower()) for one in spellings if one != one.upper())
     return (
         re.compile(rf"(?<![\w-])({codes})(?![\w-])") if codes else None,
         re.compile(texts) if texts else None,

@@ -9,7 +9,8 @@ from test_message import EVENTS
 
 from probe.causes import CAUSES
 from probe.coverage import SENSES, Coverage, Losses
-from probe.diagnose import SandboxState, explain, make_case
+from probe.diagnose import SandboxState, explain, make_case, words
+from probe.diagnose.weighing import DEATHS
 from probe.events import Connect, Event, Exec, Exit, Oom, Seccomp
 from probe.span import Span
 
@@ -187,3 +188,18 @@ def test_a_worker_that_another_process_mourns(words: str, expected: str) -> None
         ended(5, 1000, last_words=words),
     ]
     assert cause(events) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("worker ended: -6", True),
+        ("exit 137", True),
+        ("Leaving directory '/tmp/pytest-606'", False),
+        ("listening on port 13700", False),
+        ("see issue-1390", False),
+        ("the child was KILLED", True),
+    ],
+)
+def test_the_number_of_a_death_stands_alone(said: str, told: bool) -> None:
+    assert words.mentions(said, DEATHS) is told

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_message import EVENTS
 
-from probe.asking import Searches
+from probe.asking import Searches, _is_of
 from probe.events import Event, Exec, Exit
 from probe.job import Job, jobs
 
@@ -151,3 +152,20 @@ def test_a_session_that_a_command_makes_is_of_the_command() -> None:
         history.run(12, 10, 50, "make", parent=11, session=12, code=2)
         [job] = history.jobs()
         assert job.command == (maker, "make") and {11, 12} <= job.pids
+
+
+@pytest.mark.parametrize(
+    ("typed", "command", "same"),
+    [
+        ("frobnicate --x  # why", ["frobnicate", "--x"], True),
+        ("cd /x && make all | tail", ["make", "all", "|", "tail"], True),
+        ("./build.sh", ["/bin/sh", "./build.sh"], True),
+        ("ls -l", ["/usr/bin/gcc", "x.c"], False),
+        ("", ["make"], False),
+        ("echo a | cat", ["sort", "|", "uniq"], False),
+    ],
+)
+def test_a_typed_line_is_shown_with_its_own_command(
+    typed: str, command: list[str], same: bool
+) -> None:
+    assert _is_of(typed, command) is same
