@@ -146,8 +146,10 @@ def _no_memory(story: Story, event: Syscall) -> Suspect:
         what += f": the address space is limited to {size(event.limit)}{used}"
         enough = size(max(event.limit, ((event.usage or 0) + asked) * 5 // 4))
         advice = f"raise ulimit -v (RLIMIT_AS) above {enough}, or use less at once"
-    # What brk refuses, malloc(3) asks of mmap.
-    prior = 0.2 if event.syscall == "brk" else 0.85
+    prior = 0.85
+    if event.syscall == "brk":
+        # What brk refuses, malloc(3) asks of mmap. Without a limit the heap has met a mapping.
+        prior = 0.2 if event.limit is not None else 0.01
     return _suspect(story, event, "memory.limit", prior, what, advice)
 
 

@@ -11,7 +11,7 @@ from probe.causes import CAUSES
 from probe.coverage import SENSES, Coverage, Losses
 from probe.diagnose import SandboxState, explain, make_case, words
 from probe.diagnose.weighing import DEATHS
-from probe.events import Connect, Event, Exec, Exit, Oom, Seccomp
+from probe.events import Connect, Event, Exec, Exit, Oom, Seccomp, Syscall
 from probe.span import Span
 
 FULL = Coverage("core", dict.fromkeys(SENSES, "full"))
@@ -203,3 +203,14 @@ def test_a_worker_that_another_process_mourns(words: str, expected: str) -> None
 )
 def test_the_number_of_a_death_stands_alone(said: str, told: bool) -> None:
     assert words.mentions(said, DEATHS) is told
+
+
+def test_a_heap_that_met_a_mapping_is_not_out_of_memory() -> None:
+    """malloc(3) goes on with mmap(2), and the abort is for a limit of the program's own."""
+    events: list[Event] = [
+        Syscall(**at(1, 10), syscall="brk", args=(614600704,), errno="ENOMEM", usage=742236160),
+        Exit(
+            **at(2, 90), signal="SIGABRT", last_words="FATAL ERROR: JavaScript heap out of memory"
+        ),
+    ]
+    assert cause(events) == "workload.crashed"
