@@ -110,7 +110,7 @@ def test_the_sandbox(agent: Agent, tmp_path: Path) -> None:
         examined = await call(client, "doctor", response_format="detailed")
         assert examined["examination"]["kernel"]["release"] == os.uname().release
         assert "text" in await call(client, "doctor")
-        assert "is remembered" in await refused(client, "explain_failure", pid=1)
+        assert "is remembered" in await refused(client, "explain_failure", pid=4_000_000)
         assert "Input validation error" in await refused(client, "explain_failure", pid="x")
         assert "Input validation error" in await refused(client, "recent_events", kinds=["x"])
 

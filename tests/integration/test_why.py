@@ -152,7 +152,7 @@ def test_after_a_while_and_after_success(agent_of_all: Agent, sshd: Sshd, tmp_pa
             f"{PROBE} why --json > last.json",
             f"{PROBE} why --last 2 --json > both.json",
             f"{PROBE} why $(cat pid) --brief > one",
-            f"{PROBE} why 1 > none 2> reason; echo $? > status",
+            f"{PROBE} why 4000000 > none 2> reason; echo $? > status",
         )
     )
     assert "/no/such/two" in read(tmp_path / "last.json")["verdict"]["summary"]
@@ -161,7 +161,7 @@ def test_after_a_while_and_after_success(agent_of_all: Agent, sshd: Sshd, tmp_pa
     assert "/no/such/two" in told[0] and "/no/such/one" in told[1]
     assert "/no/such/two" in (tmp_path / "one").read_text()
     assert (tmp_path / "status").read_text().strip() == "1"
-    assert "process 1" in (tmp_path / "reason").read_text()
+    assert "process 4000000" in (tmp_path / "reason").read_text()
 
 
 def read(path: Path) -> dict[str, Any]:
