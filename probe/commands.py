@@ -370,7 +370,7 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 20:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 22:
         raise Problem(f"{text!r}: no number above 0", "give a whole one")
     return int(text)
 

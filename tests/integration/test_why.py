@@ -284,3 +284,10 @@ def test_watching_ends_with_its_reader(agent_of_all: Agent) -> None:
 
     wait_for(ended)
     assert watching.returncode == 141
+
+
+def test_any_number_that_a_process_may_have(agent_of_all: Agent) -> None:
+    environment = {**os.environ, "PROBE_SOCKET": agent_of_all.socket}
+    command = [PROBE, "why", str((1 << 22) - 1)]  # proc_sys_kernel(5), pid_max
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "nothing is remembered" in done.stderr
