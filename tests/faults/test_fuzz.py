@@ -57,7 +57,7 @@ def full(kind: type[Event], chance: random.Random) -> Event:
     values: dict[str, object] = {}
     for name, hint in typing.get_type_hints(kind).items():
         text = str(hint)
-        if name == "kind":
+        if "ClassVar" in text:
             continue
         if "tuple[int" in text:
             values[name] = tuple(chance.choices(NUMBERS, k=3))
