@@ -17,7 +17,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import structlog
@@ -190,7 +190,7 @@ class Agent:
             if not isinstance(request, dict) or request.get("do") not in self._requests:
                 raise RefusedError(f"unknown request, use one of {', '.join(self._requests)}")
             answer = self._requests[request["do"]](client, request)
-        except RefusedError as error:
+        except (RefusedError, NestedError) as error:
             answer = {"error": str(error)}
         except Exception as error:
             # Whatever a client sends, the others keep their agent.
@@ -231,14 +231,12 @@ class Agent:
             span = open_span(
                 self._watch.next_key(), {**_checked(request), "pid": pid}, self._redactor
             )
-            self._begin_watch(span, pidfd)
+            self._watch.begin(span, pidfd)
         except BaseException:
             os.close(pidfd)
             raise
         client.spans[span.key] = pidfd
-        self._spans[span.key] = span
-        if self._stream is not None:  # so that it is known of if this sandbox is lost
-            self._stream.put_span(span, self._watch.coverage, Losses())
+        self._open(span)
         if request.get("detached") is True:
             # It lives on without the connection that began it: `probe span begin`.
             self._detached[span.key] = client.spans.pop(span.key), client.uid
@@ -246,35 +244,32 @@ class Agent:
 
     def open_named(self, named: Named, event: Exec) -> Span | None:
         """A span for a program that names it in its environment; None where there are too many."""
-        own = sum(uid == named.uid for uid in self._named.values())
-        if own >= NAMED_PER_USER or len(self._named) >= CLIENTS_MAX:
+        if _is_full(self._named.values(), named.uid, NAMED_PER_USER):
             return None
         command = list(event.argv)[: local.WORDS_MAX]
         words = {"command": command, "run": named.run, "test": named.test}
         at = {"pid": event.pid, "started_ns": event.time_ns}
         span = open_span(named.key, {**_checked({**words, **at}), **at}, self._redactor)
-        self._spans[span.key], self._named[span.key] = span, named.uid
-        if self._stream is not None:
-            self._stream.put_span(span, self._watch.coverage, Losses())
+        self._named[span.key] = named.uid
+        self._open(span)
         return span
+
+    def _open(self, span: Span) -> None:
+        self._spans[span.key] = span
+        if self._stream is not None:  # so that it is known of if this sandbox is lost
+            self._stream.put_span(span, self._watch.coverage, Losses())
 
     def _end_named(self) -> None:
         for event in self._watch.over():
             self._spans[event.span].end_with(event)
             self._finish(event.span, None, self._named.pop(event.span))
 
-    def _begin_watch(self, span: Span, pidfd: int) -> None:
-        try:
-            self._watch.begin(span, pidfd)
-        except NestedError as error:
-            raise RefusedError(str(error)) from None
-
     def _make_room(self, uid: int) -> None:
         """For one more detached span: those whose process has gone are ended first."""
 
         def is_full() -> bool:
-            own = sum(user == uid for _, user in self._detached.values())
-            return own >= DETACHED_PER_USER or len(self._detached) >= CLIENTS_MAX
+            users = [user for _, user in self._detached.values()]
+            return _is_full(users, uid, DETACHED_PER_USER)
 
         if is_full():
             for key, (pidfd, user) in list(self._detached.items()):
@@ -439,6 +434,11 @@ def _number(request: JsonObject, name: str, below: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < below:
         raise RefusedError(f"{name} must be a number from 0 to {below - 1}")
     return value
+
+
+def _is_full(users: Collection[int], uid: int, most: int) -> bool:
+    """Of what all users have: whether one of them, or all together, may have no more."""
+    return sum(user == uid for user in users) >= most or len(users) >= CLIENTS_MAX
 
 
 def _lives(pidfd: int) -> bool:

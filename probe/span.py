@@ -50,19 +50,20 @@ class Span:
 
     def end(self, ended_ns: int, status: int) -> None:
         """Closes the span with the root process's wait status."""
-        self.ended_ns = ended_ns
         if status & 0x7F:
             from probe.abi import signal_name
 
-            self.signal = signal_name(status & 0x7F)
+            self._close(ended_ns, None, signal_name(status & 0x7F))
         else:
-            self.exit_code = status >> 8 & 0xFF
-        self.outcome = "passed" if self.exit_code == 0 else "failed"
+            self._close(ended_ns, status >> 8 & 0xFF, None)
 
     def end_with(self, event: Exit) -> None:
         """Closes the span as the kernel tells of its root process."""
-        self.ended_ns, self.exit_code, self.signal = event.time_ns, event.code, event.signal
-        self.outcome = "passed" if self.exit_code == 0 else "failed"
+        self._close(event.time_ns, event.code, event.signal)
+
+    def _close(self, ended_ns: int, code: int | None, signal: str | None) -> None:
+        self.ended_ns, self.exit_code, self.signal = ended_ns, code, signal
+        self.outcome = "passed" if code == 0 else "failed"
 
     def as_json(self) -> JsonObject:
         return {
