@@ -26,10 +26,9 @@ from probe import identity, local, report
 from probe.access import Access, from_options
 from probe.coverage import Coverage, Losses
 from probe.diagnose import Case, explain
-from probe.engine.core import CoreEngine
+from probe.engine.choice import open_engine
 from probe.engine.engine import Named
 from probe.engine.errors import EngineError
-from probe.engine.loader import load as load_engine
 from probe.events import Event, Exec, JsonObject
 from probe.exchange import Transfer, transfers_from
 from probe.inquiry import Inquiry, RefusedError, Wanted, asker, wants
@@ -482,9 +481,12 @@ def serve(options: argparse.Namespace) -> None:
     redactor = load(options.redact)
     group = _group(options.group)
     try:
-        engine = CoreEngine(load_engine(everyone=options.keep_minutes > 0))
+        choice = open_engine(options.engine, everyone=options.keep_minutes > 0)
     except EngineError as error:
         raise Problem(f"cannot watch: {error}", error.mend) from error
+    if choice.warning:
+        log.warning(choice.warning)
+    engine = choice.engine
     _make_room_for_clients()
     listener = _listen(path)
     stopped, stop = os.pipe()

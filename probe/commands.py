@@ -8,6 +8,7 @@ import sys
 import time
 
 from probe import __version__
+from probe.engine.choice import ENGINES
 from probe.problem import Problem
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
@@ -87,13 +88,17 @@ exit status: that of CMD; 128+N after signal N; 127 or 126 if it cannot start"""
     )
     _add_access(run)
     _add_redact(run)
-    run.add_argument(
-        "--engine",
-        choices=("auto", "core"),
-        default="auto",
-        help="core: eBPF in this process; auto: a running agent, else core",
-    )
+    _add_engine(run, "a running agent, else ")
     run.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD")
+
+
+def _add_engine(command: Parser, first: str) -> None:
+    command.add_argument(
+        "--engine",
+        choices=("auto", *ENGINES),
+        default="auto",
+        help=f"how to listen; auto: {first}the first of {', '.join(ENGINES)} that can run here",
+    )
 
 
 def _add_access(command: Parser) -> None:
@@ -149,6 +154,7 @@ signals: SIGTERM sends what is left and ends it"""
     agent.add_argument(
         "--spool-age", metavar="HOURS", type=_positive, default=24, help="at most (%(default)s)"
     )
+    _add_engine(agent, "")
     agent.add_argument("--socket", metavar="PATH", help="default: /run/probe/agent.sock")
     agent.add_argument(
         "--keep-minutes",

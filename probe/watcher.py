@@ -7,7 +7,6 @@ next to nothing, so nothing heavy is imported until it is needed.
 from __future__ import annotations
 
 import os
-import sys
 
 from probe import local
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from probe.access import Access
     from probe.coverage import Coverage
     from probe.diagnose import Case
-    from probe.engine.engine import Engine
+    from probe.engine.choice import Choice
     from probe.events import JsonObject
     from probe.redaction import Redactor
 
@@ -77,12 +76,11 @@ class Agent:
 class Self:
     """An engine of our own, for as long as the command runs."""
 
-    warning: str | None = None
-
-    def __init__(self, engine: Engine, redactor: Redactor, collector: Access | None) -> None:
+    def __init__(self, choice: Choice, redactor: Redactor, collector: Access | None) -> None:
         from probe.watch import Watch
 
-        self._watch = Watch(engine, redactor)
+        self.warning = choice.warning
+        self._watch = Watch(choice.engine, redactor)
         self._redactor = redactor
         self._collector = collector
 
@@ -98,7 +96,7 @@ class Self:
         case = self._watch.end(self._span.key)
         self._watch.close()
         if self._collector:
-            self.warning = _send(self._collector, case)
+            self.warning = _send(self._collector, case) or self.warning
         return _explained(case) if wanted else None
 
 
@@ -156,10 +154,11 @@ def choose(engine: str, options: argparse.Namespace) -> Watcher:
     from probe.redaction import load
 
     collector, redactor = _access(options), load(options.redact)
+    from probe.engine.choice import open_engine
     from probe.engine.errors import EngineError
 
     try:
-        return Self(_core_engine(), redactor, collector)
+        return Self(open_engine(engine), redactor, collector)
     except EngineError as error:
         return _nobody(str(error), error.mend, redactor, collector)
     except Exception as error:
@@ -182,34 +181,3 @@ def _nobody(reason: str, mend: str, redactor: Redactor, collector: Access | None
     mend = f"; to mend it, {mend}" if mend else ""
     warning = f"blind: {reason}, so a failure cannot be explained{mend}"
     return Nobody(blind(reason), warning, redactor, collector)
-
-
-def _core_engine() -> Engine:
-    """Loads the programs in a thread while this one imports what will be needed next."""
-    import threading
-
-    from probe.engine import loader
-
-    result: list[loader.Loaded | Exception] = []
-
-    def load() -> None:
-        try:
-            result.append(loader.load())
-        except Exception as error:
-            result.append(error)
-
-    # The thread is in libbpf nearly all the time, and should not wait for its turn there.
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
-    thread = threading.Thread(target=load)
-    thread.start()
-    try:
-        from probe.engine.core import CoreEngine
-        from probe.watch import Watch  # noqa: F401
-    finally:
-        thread.join()
-        sys.setswitchinterval(interval)
-    loaded = result[0]
-    if isinstance(loaded, Exception):
-        raise loaded
-    return CoreEngine(loaded)

@@ -7,19 +7,20 @@ import os
 from probe.doctor.layer import lay
 from probe.doctor.section import deadly
 from probe.engine.core import CoreEngine
+from probe.engine.engine import Engine
 from probe.engine.filters import Filters
 
 _ALLOW_ALL = (0x06, 0, 0, 0x7FFF0000)
 _SPAN = 1
 
 
-def copied(engine: CoreEngine) -> tuple[Filters, int] | None:
+def copied(engine: Engine) -> tuple[Filters, int] | None:
     """The programs, and the filter on top; None where the stack is not known as a whole.
 
     The engine copies a task's filters when it installs one, or is refused to. So a
     child, with the same filters as we have, installs one more that allows everything.
     """
-    if deadly("pidfd_open"):
+    if not isinstance(engine, CoreEngine) or deadly("pidfd_open"):
         return None
     try:
         _install_under(engine)

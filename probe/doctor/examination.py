@@ -14,7 +14,7 @@ from probe.doctor.findings import Finding, findings
 from probe.doctor.section import Section
 
 if TYPE_CHECKING:
-    from probe.engine.core import CoreEngine
+    from probe.engine.choice import Choice
     from probe.events import JsonObject
 
 SCHEMA_ID = "probe.doctor/1"
@@ -92,5 +92,5 @@ def _watching() -> tuple[senses.Senses, syscalls.Syscalls]:
         )
 
 
-def _with(engine: CoreEngine | Exception) -> tuple[senses.Senses, syscalls.Syscalls]:
-    return senses.examine(engine), syscalls.examine(privileges.status(), engine)
+def _with(choice: Choice | Exception) -> tuple[senses.Senses, syscalls.Syscalls]:
+    return senses.examine(choice), syscalls.examine(privileges.status(), choice)

@@ -9,23 +9,25 @@ from probe.coverage import SENSES
 from probe.doctor.section import Section, deadly, fact, passing
 
 if TYPE_CHECKING:
-    from probe.engine.core import CoreEngine
+    from probe.engine.choice import Choice
 
 
 @dataclass
 class Senses(Section):
-    engine: str = fact(0.15, "`core`, or `none` where no engine can be had")
+    engine: str = fact(0.15, "the best that can be had here, or `none`")
     senses: dict[str, str] = fact(0.15, "each `full`, `partial: why` or `none: why`")
-    mend: str | None = passing("what would give it an engine")
+    mend: str | None = passing("what would give it a better one")
     agent: bool = passing("whether an agent serves this user")
 
 
-def examine(engine: CoreEngine | Exception) -> Senses:
-    """Of the engine that could be started, or of what kept it from starting."""
-    if isinstance(engine, Exception):
-        return blind(engine)
-    coverage = engine.coverage
-    return Senses(coverage.engine, dict(coverage.senses), None, _agent(), unknown={})
+def examine(choice: Choice | Exception) -> Senses:
+    """Of the engine that could be started, or of what kept any from starting."""
+    if isinstance(choice, Exception):
+        return blind(choice)
+    coverage = choice.engine.coverage
+    mends = [error.mend for error in choice.refused.values() if error.mend]
+    mend = mends[0] if mends else None
+    return Senses(coverage.engine, dict(coverage.senses), mend, _agent(), unknown={})
 
 
 def blind(error: Exception) -> Senses:
@@ -44,11 +46,11 @@ def _agent() -> bool:
     return True
 
 
-def start() -> CoreEngine | Exception:
+def start() -> Choice | Exception:
     """The engine, or why there is none; whatever that is, the examination goes on."""
     try:
-        from probe.engine.core import CoreEngine
+        from probe.engine.choice import open_engine
 
-        return CoreEngine()
+        return open_engine()
     except Exception as error:
         return error

@@ -16,7 +16,7 @@ from probe.doctor.trial import Question, TrialError
 from probe.engine.filters import Answer, Filters
 
 if TYPE_CHECKING:
-    from probe.engine.core import CoreEngine
+    from probe.engine.choice import Choice
 
 _PR_GET_SECCOMP = 21  # prctl(2)
 _MODES = {"0": "off", "1": "strict", "2": "filter"}
@@ -98,7 +98,7 @@ class Syscalls(Section):
     )
 
 
-def examine(status: dict[str, str] | None, engine: CoreEngine | Exception) -> Syscalls:
+def examine(status: dict[str, str] | None, choice: Choice | Exception) -> Syscalls:
     """By the fields of /proc/self/status. Forks, so no other thread may run."""
     fields, unknown = status or {}, dict[str, str]()
     if status is None:
@@ -109,7 +109,7 @@ def examine(status: dict[str, str] | None, engine: CoreEngine | Exception) -> Sy
     if mode is None:
         unknown["mode"] = "neither /proc nor prctl(2) tells"
     try:
-        table, learned = _table(mode, engine)
+        table, learned = _table(mode, choice)
     except TrialError as error:
         names = ("learned", "allowed", "refused", "conditional", "breaks")
         unknown.update(dict.fromkeys(names, str(error)))
@@ -155,17 +155,17 @@ def broken(refused: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def _table(mode: str | None, engine: CoreEngine | Exception) -> tuple[Table, str]:
+def _table(mode: str | None, choice: Choice | Exception) -> tuple[Table, str]:
     """For each call the answer by case, and how that was learned.
 
     TrialError where neither way is open.
     """
     if mode == "off":
         return {name: {"": "allow"} for name in abi.syscall_numbers(abi.machine())}, "no filter"
-    if not isinstance(engine, Exception):
+    if not isinstance(choice, Exception):
         from probe.doctor.copies import copied
 
-        found = copied(engine)
+        found = copied(choice.engine)
         if found is not None:
             return _evaluated(*found), "programs"
     return _tried(), "trial"
