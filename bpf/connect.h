@@ -3,6 +3,7 @@
 #ifndef PROBE_CONNECT_H
 #define PROBE_CONNECT_H
 
+#include "address.h"
 #include "calls.h"
 #include "fold.h"
 #include "path.h"
@@ -15,11 +16,7 @@ struct pending {
 	u32 in_call;    /* connect(2) has not returned yet, and tells the result itself */
 	u32 pad;
 	struct record head;
-	struct sockaddr_bytes {
-		u16 family;
-		u16 port;
-		u8 address[16] __attribute__((aligned(4)));
-	} peer;
+	struct sockaddr_bytes peer;
 };
 
 struct {
@@ -28,18 +25,6 @@ struct {
 	__type(key, u64); /* struct sock * */
 	__type(value, struct pending);
 } pendings SEC(".maps");
-
-struct sockaddr_head {
-	u16 family;
-	__be16 port;
-	u8 in4[4];
-	u8 in6[16];
-};
-
-static __always_inline u16 host_order(__be16 value)
-{
-	return __builtin_bswap16(value);
-}
 
 static __always_inline struct sock *sock_of(struct task_struct *task, int fd)
 {
@@ -52,28 +37,6 @@ static __always_inline struct sock *sock_of(struct task_struct *task, int fd)
 	if (!socket || BPF_CORE_READ(socket, file) != file)
 		return NULL; /* not a socket */
 	return BPF_CORE_READ(socket, sk);
-}
-
-static __always_inline void read_peer(struct sockaddr_bytes *out, u64 address)
-{
-	struct sockaddr_head raw = {};
-
-	bpf_probe_read_user(&raw, 8, (void *)address);
-	out->family = raw.family;
-	out->port = host_order(raw.port);
-	if (raw.family == AF_INET6) {
-		bpf_probe_read_user(&raw, sizeof(raw), (void *)address);
-		__builtin_memcpy(out->address, raw.in6, 16);
-	} else {
-		__builtin_memcpy(out->address, raw.in4, 4);
-	}
-}
-
-static __always_inline u32 thing_of_address(struct sockaddr_bytes *peer)
-{
-	u32 *words = (u32 *)peer->address;
-
-	return words[0] ^ words[1] ^ words[2] ^ words[3] ^ 1;
 }
 
 static __always_inline void keep_pending(struct task_struct *task, struct sock *sk,
@@ -127,8 +90,6 @@ struct {
 	__type(key, u64);
 	__type(value, struct sockaddr_bytes);
 } name_sockets SEC(".maps");
-
-#define DNS_PORT 53
 
 /* Whether there is one at all: until then reads and writes need no second look. */
 u32 names_asked = 0;
@@ -205,12 +166,6 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 	emit_connect(task, &peer, type, CONNECT_CALLED, ret, serial, path, (u32)args[2] - 2);
 }
 
-static __always_inline bool bind_error(s64 ret)
-{
-	return ret == -EADDRINUSE || ret == -EADDRNOTAVAIL || ret == -EAFNOSUPPORT ||
-	       among(settings.file_errnos, -ret);
-}
-
 static __always_inline void report_bind(struct task_struct *task, u64 args[6], s64 ret, u32 serial)
 {
 	struct sockaddr_bytes local = {};
@@ -224,7 +179,7 @@ static __always_inline void report_bind(struct task_struct *task, u64 args[6], s
 		if (ret == -ENOENT || ret == -ENOTDIR)
 			keep_missing(path);
 	}
-	if (bind_error(ret))
+	if (bind_error(settings.file_errnos, ret))
 		emit_connect(task, &local, sk ? BPF_CORE_READ(sk, sk_type) : 0, CONNECT_BOUND, ret,
 			     serial, path, (u32)args[2] - 2);
 }

@@ -7,13 +7,13 @@
 #ifndef PROBE_FOLD_H
 #define PROBE_FOLD_H
 
+#include "strings.h"
 #include "task.h"
 
 #define FOLD_FIRST 8
 #define FOLD_INTERVAL_NS 100000000ULL
 #define FOLD_FIRST_THINGS 256
 #define FOLD_INTERVAL_THINGS_NS 20000000ULL
-#define THING_BYTES 128
 #define EVERYTHING ((u32)-1)
 
 struct {
@@ -23,17 +23,6 @@ struct {
 	__type(key, struct fold_key);
 	__type(value, struct fold);
 } folds SEC(".maps");
-
-/* What a path, an address or a descriptor comes down to in a key. */
-static __always_inline u32 thing_of_path(u64 path)
-{
-	u64 text[THING_BYTES / 8] = {}, sum = 0;
-
-	bpf_probe_read_user_str(text, sizeof(text), (void *)path);
-	for (int i = 0; i < THING_BYTES / 8; i++)
-		sum = (sum ^ text[i]) * 0x100000001b3ULL;
-	return (u32)(sum ^ (sum >> 32)) | 1;
-}
 
 /* One more of its kind: 0 where it is only counted, else for how many it stands. */
 static __always_inline u32 count_one(struct fold_key *key, u32 first, u64 interval_ns, u32 stands_for)

@@ -6,6 +6,7 @@
 #include "cgroup.h"
 #include "recent.h"
 #include "seccomp.h"
+#include "strings.h"
 
 #define VARIABLES 256 /* that are looked at */
 #define VARIABLE_SIZE 4096
@@ -115,31 +116,6 @@ static __always_inline void report_exec(struct task_struct *task, struct linux_b
 	bpf_ringbuf_submit(e, wake(e->head.mnt_ns != settings.mnt_ns));
 }
 
-static __always_inline u64 string_at(u64 vector, u32 index, bool compat)
-{
-	u32 size = compat ? sizeof(u32) : sizeof(u64);
-	u64 address = 0;
-
-	bpf_probe_read_user(&address, size, (void *)(vector + index * size));
-	return address;
-}
-
-/* The arguments of a call that failed are still where the caller put them; each its own slot. */
-static __always_inline void read_argv(struct exec_failed_record *e, u64 argv, bool compat)
-{
-	u64 arg;
-
-	for (int i = 0; i < ARGV_COUNT; i++) {
-		e->argv[i][0] = 0;
-		arg = string_at(argv, i, compat);
-		if (!arg)
-			break;
-		if (bpf_probe_read_user_str(e->argv[i], ARG_SIZE, (void *)arg) < 0)
-			break;
-		e->argc = i + 1;
-	}
-}
-
 #define STRINGS_COUNTED 256
 #define STRING_SIZE (2 << 16) /* MAX_ARG_STRLEN with pages of 4 KiB, execve(2) */
 #define STRINGS_SIZE (6 << 20) /* no limit on all of them is above it */
@@ -207,8 +183,8 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 	e->flags = at ? args[4] : 0;
 	e->path[0] = 0;
 	bpf_probe_read_user_str(e->path, sizeof(e->path), (void *)path);
-	e->argc = 0;
-	read_argv(e, at ? args[2] : args[1], compat);
+	/* The arguments of a call that failed are still where the caller put them. */
+	e->argc = read_argv(e->argv, at ? args[2] : args[1], compat);
 	e->stack_limit = task_limit(task, RLIMIT_STACK);
 	e->size = 0;
 	e->strings = 0;

@@ -6,25 +6,6 @@
 #include "path.h"
 #include "seccomp.h"
 
-#define SIGHUP 1
-#define SIGINT 2
-#define SIGQUIT 3
-#define SIGILL 4
-#define SIGABRT 6
-#define SIGFPE 8
-#define SIGSEGV 11
-#define SIGALRM 14
-#define SIGTERM 15
-#define SIGXCPU 24
-#define SIGXFSZ 25
-
-/* Those that a handler may well survive, and that are told only where there is none. */
-#define CRASHES                                                                                    \
-	(1U << SIGILL | 1U << SIGABRT | 1U << SIGBUS | 1U << SIGFPE | 1U << SIGSEGV)
-#define ENDING_SIGNALS                                                                             \
-	(1U << SIGHUP | 1U << SIGINT | 1U << SIGQUIT | 1U << SIGKILL | 1U << SIGALRM |             \
-	 1U << SIGTERM | 1U << SIGXCPU | 1U << SIGXFSZ)
-
 #define SEND_SIG_PRIV 1 /* from the kernel */
 
 /* SEND_SIG_NOINFO and SEND_SIG_PRIV are small numbers in the place of a pointer. */

@@ -116,12 +116,6 @@ __noinline int transferred(u32 number, s64 ret)
 	return 0;
 }
 
-static __always_inline bool network_error(s64 ret)
-{
-	return ret == -ECONNREFUSED || ret == -ECONNRESET || ret == -ETIMEDOUT ||
-	       ret == -EHOSTUNREACH || ret == -ENETUNREACH || ret == -EPERM;
-}
-
 /* An error that came back over a socket in use. False where it is no socket. */
 static __always_inline bool report_transfer_error(struct task_struct *task, struct call *call,
 						  u64 args[6], s64 ret, u32 serial)

@@ -3,8 +3,7 @@
 #ifndef PROBE_USER_H
 #define PROBE_USER_H
 
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
+#include "base.h"
 
 struct piece { /* struct iovec */
 	u64 base;
