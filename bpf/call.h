@@ -70,8 +70,9 @@ static __always_inline u32 direct_socket_call(u32 which)
 	return 102;
 }
 
-static __always_inline bool among(const volatile u64 errnos[3], u32 error)
+static __always_inline bool among(const volatile u64 errnos[3], u64 error)
 {
+	barrier_var(error); /* else the verifier sees the bound of another copy */
 	return error < 192 && errnos[error / 64] & (1ULL << (error % 64));
 }
 

@@ -341,9 +341,10 @@ struct settings {
 	__s32 sendmmsg_nr;
 	__s32 brk_nr;
 	__s32 socketcall_nr; /* of the 32-bit table */
-	__u64 successes[8]; /* bit n: that call number n succeeded is of interest */
-	__u64 call_errnos[3]; /* of calls of no other sense */
 	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
+	__u64 call_errnos[3]; /* of calls of no other sense */
+	/* Last, since the verifier bounds a byte offset into the ones above too loosely. */
+	__u64 successes[8]; /* bit n: that call number n succeeded is of interest */
 };
 
 struct fold_key {

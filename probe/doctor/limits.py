@@ -6,7 +6,7 @@ import resource
 from dataclasses import dataclass
 
 from probe.context import mount as mountinfo
-from probe.doctor.cgroup import Cgroup
+from probe.context.cgroup import Cgroup
 from probe.doctor.section import Learner, Section, fact, passing, read, sysctls
 
 _SYSCTLS = (

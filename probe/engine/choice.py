@@ -78,5 +78,11 @@ def _core(everyone: bool) -> Engine:
     return CoreEngine(loaded)
 
 
-_OPEN: dict[str, Callable[[bool], Engine]] = {"core": _core}
+def _bcc(everyone: bool) -> Engine:
+    from probe.engine.bcc.engine import BccEngine
+
+    return BccEngine(everyone=everyone)
+
+
+_OPEN: dict[str, Callable[[bool], Engine]] = {"core": _core, "bcc": _bcc}
 ENGINES = tuple(_OPEN)  # best first

@@ -6,10 +6,10 @@ import dataclasses
 import errno
 import os
 import socket
-import sys
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Any
 
 from probe import abi
 from probe.abi.arguments import describe
@@ -150,20 +150,21 @@ class Decoder:
         }
 
     def feed(self, raw: bytes) -> None:
+        """Takes one record, as it left the kernel."""
+        self.take(records.parse(raw))
+
+    def take(self, record: Any) -> None:
         """Takes one record."""
-        kind = int.from_bytes(raw[16:20], sys.byteorder)
-        record_type = records.KINDS[kind]
-        record = record_type.from_buffer_copy(raw)
         head = record.head
-        if head.serial in self._denied and record_type not in (
+        if head.serial in self._denied and type(record) not in (
             records.SeccompRecord,
             records.FollowRecord,
         ):
             return  # the filter's answer, not the kernel's own
-        event = self._handlers[record_type](record)
+        event = self._handlers[type(record)](record)
         if event is not None:
             self._ready.append(event)
-            self._remember(kind, event)
+            self._remember(head.kind, event)
 
     def ready(self, everything: bool = False) -> list[Event]:
         """Events in the order of their time; `everything` empties the held ones too."""
@@ -242,11 +243,13 @@ class Decoder:
             record.filter, record.syscall, abi.AUDIT_ARCH[machine], record.ip, args
         )
         if record.action == records.ACTION_RESULT:
-            if answer is None or not answer.refuses:
+            # Without the filter's program a call that failed before it began was refused by it.
+            unread = answer is None and record.entered == records.ENTERED_NO and record.ret < 0
+            if not unread and (answer is None or not answer.refuses):
                 return None
-            if record.ret >= 0 and answer.action != "errno":
+            action = answer.action if answer is not None else "errno"
+            if record.ret >= 0 and action != "errno":
                 return None  # a supervisor answered in the kernel's place
-            action = answer.action
             error = abi.errno_name(-record.ret) if record.ret else None
             self._denied.append(record.head.serial)
         else:
@@ -503,7 +506,7 @@ def _bounded(limit: int) -> int | None:
 
 def _too_long(record: records.ExecFailedRecord) -> dict[str, object]:
     """Which limit of execve(2) the arguments and the environment exceed."""
-    if record.error != errno.E2BIG:
+    if record.error != errno.E2BIG or not record.strings:
         return {}
     if record.longest > _STRING_MAX:
         words = f"one argument of at least {record.longest - 1} bytes"

@@ -113,7 +113,7 @@ def load(machine: str | None = None, *, everyone: bool = False) -> Loaded:
         raise EngineError(f"libbpf is missing ({error})", "apt-get install libbpf1") from error
     errors = []
     for variant, path in paths.items():
-        attempt = functools.partial(_attached, library, path, _settings(machine, everyone))
+        attempt = functools.partial(_attached, library, path, settings(machine, everyone))
         try:
             bpf, chosen, refused = first_accepted(HOOKS, attempt)
         except EngineError as error:
@@ -205,7 +205,8 @@ def _refusal(error: BpfError) -> Refusal | EngineError:
     return Refusal(failed[1], f"the kernel refused {failed[1]}: {failed[2]}")
 
 
-def _settings(machine: str, everyone: bool) -> records.Settings:
+def settings(machine: str, everyone: bool) -> records.Settings:
+    """What the programs are told before they run."""
     numbers = abi.syscall_numbers(machine)
     return records.Settings(
         pid_ns=os.stat("/proc/self/ns/pid").st_ino,

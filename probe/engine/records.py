@@ -6,6 +6,7 @@ tests/unit/test_records.py compiles that header and compares every offset and si
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import c_char, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
 
 NOBODYS_SPAN = 1  # of what is part of none, where everybody is watched
@@ -328,9 +329,9 @@ class Settings(ctypes.Structure):
         ("sendmmsg_nr", c_int32),
         ("brk_nr", c_int32),
         ("socketcall_nr", c_int32),
-        ("successes", c_uint64 * 8),
-        ("call_errnos", c_uint64 * 3),
         ("file_errnos", c_uint64 * 3),
+        ("call_errnos", c_uint64 * 3),
+        ("successes", c_uint64 * 8),
     ]
 
 
@@ -374,6 +375,14 @@ KINDS: tuple[type[ctypes.Structure], ...] = (
     DnsRecord,
     NamedRecord,
 )
+
+
+def parse(raw: bytes) -> ctypes.Structure:
+    """The record of the kind that its head names."""
+    kind = int.from_bytes(raw[16:20], sys.byteorder)
+    return KINDS[kind].from_buffer_copy(raw)
+
+
 # The sense that suffers when a record of a kind is lost.
 SENSE = {
     1: "seccomp",

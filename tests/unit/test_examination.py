@@ -17,7 +17,8 @@ from collector.sandbox import compile_filter
 from probe import abi
 from probe.context import mount as mountinfo
 from probe.context.mount import Entry
-from probe.doctor import cgroup, examine, mounts, network
+from probe.context import cgroup
+from probe.doctor import examine, mounts, network
 from probe.doctor.dependents import DEPENDENTS, USUALLY_REFUSED
 from probe.doctor.difference import differences
 from probe.doctor.findings import size

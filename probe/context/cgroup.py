@@ -1,4 +1,4 @@
-"""The cgroup of this process as its files show it, version 1 and 2 (cgroups(7)).
+"""The cgroup of a process as its files show it, version 1 and 2 (cgroups(7)).
 
 A limit may be set on any ancestor that is still in sight, so the strictest counts.
 """
@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
 
 from probe.context.mount import Entry
-from probe.doctor.section import read
+
+Found = TypeVar("Found")
 
 _NO_LIMIT = 1 << 60  # version 1 says "none" by a number near 2**63, rounded to pages
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A cgroup with a limit: its path below the mount, and how much of the limit is used."""
+
+    path: str
+    limit: int
+    usage: int
+
+
 class Cgroup:
-    """The folders of the controllers, from this process's own up to the top in sight."""
+    """The folders of the controllers, from the process's own up to the top in sight."""
 
     def __init__(self, table: list[Entry], membership: str) -> None:
         self._folders = dict(_folders(table, membership))
@@ -59,6 +71,25 @@ class Cgroup:
 
         return next(iter(self._each(controller, counter(old), counter(new))), None)
 
+    def limited(
+        self, controller: str, limit: tuple[str, str], usage: tuple[str, str]
+    ) -> list[Level]:
+        """The cgroups with a limit, upwards; files as (version 1, version 2).
+
+        LookupError as `limit`.
+        """
+
+        def level(file: str, used: str) -> Callable[[str], tuple[str, int, int] | None]:
+            def find(folder: str) -> tuple[str, int, int] | None:
+                most, now = _number(os.path.join(folder, file)), _number(os.path.join(folder, used))
+                return (folder, most, now or 0) if most is not None and most < _NO_LIMIT else None
+
+            return find
+
+        found = list(self._each(controller, level(limit[0], usage[0]), level(limit[1], usage[1])))
+        top = self._folders["" if self.version == 2 else controller][-1]
+        return [Level(folder[len(top) :] or "/", most, now) for folder, most, now in found]
+
     def _numbers(self, controller: str, old: str, new: str) -> Iterator[int]:
         def number(file: str) -> Callable[[str], int | None]:
             return lambda folder: _number(os.path.join(folder, file))
@@ -68,16 +99,16 @@ class Cgroup:
     def _each(
         self,
         controller: str,
-        old: Callable[[str], float | None],
-        new: Callable[[str], float | None],
-    ) -> Iterator[int]:
+        old: Callable[[str], Found | None],
+        new: Callable[[str], Found | None],
+    ) -> Iterator[Found]:
         if self.version is None:
             raise LookupError("no cgroup is in sight")
         find, name = (new, "") if self.version == 2 else (old, controller)
         if name not in self._folders:
             raise LookupError(f"the controller {controller} is not in sight")
         folders = self._folders[name]
-        return (value for value in map(find, folders) if value is not None)  # type: ignore[misc]
+        return (value for value in map(find, folders) if value is not None)
 
 
 def _folders(table: list[Entry], membership: str) -> Iterator[tuple[str, list[str]]]:
@@ -110,16 +141,21 @@ def _upwards(mount: str, inside: str) -> Iterator[str]:
     yield mount
 
 
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="backslashreplace") as file:
+        return file.read(1 << 20)
+
+
 def _number(path: str) -> int | None:
     try:
-        return int(read(path))
+        return int(_read(path))
     except (OSError, ValueError):  # "max", or no such file at the top
         return None
 
 
 def _counter(path: str, name: str) -> int | None:
     try:
-        return int(dict(line.split(maxsplit=1) for line in read(path).splitlines())[name])
+        return int(dict(line.split(maxsplit=1) for line in _read(path).splitlines())[name])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -133,7 +169,7 @@ def _quota_1(folder: str) -> float | None:
 
 def _quota_2(folder: str) -> float | None:
     try:
-        quota, period = map(int, read(os.path.join(folder, "cpu.max")).split())
+        quota, period = map(int, _read(os.path.join(folder, "cpu.max")).split())
     except (OSError, ValueError):
         return None
     return quota / period

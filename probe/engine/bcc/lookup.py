@@ -1,0 +1,194 @@
+"""What /proc shows of a process, for records that the kernel's programs could not fill in.
+
+It is looked up while the record is fresh, and kept: of a process that is gone already,
+what is known of it or of its parent must do.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from probe.context import mount
+from probe.context.cgroup import Cgroup, Level
+from probe.engine import records
+
+_KEPT = 8192
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_INITIAL_USER_NS = 0xEFFFFFFD  # PROC_USER_INIT_INO
+_LIMITS = {
+    24: resource.RLIMIT_NOFILE,  # EMFILE
+    27: resource.RLIMIT_FSIZE,  # EFBIG
+    12: resource.RLIMIT_AS,  # ENOMEM
+}
+_LIMITS_OF_SIGNALS = {
+    9: resource.RLIMIT_CPU,  # SIGKILL
+    24: resource.RLIMIT_CPU,  # SIGXCPU
+    25: resource.RLIMIT_FSIZE,  # SIGXFSZ
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process is, and what it may."""
+
+    ppid: int
+    mnt_ns: int
+    inner_pid: int
+    session: int
+    capabilities: int
+    nested: bool  # in a user namespace that is not the initial one
+    filtered: bool  # seccomp filters are in force
+    cwd: str
+    cgroups: str
+
+
+class Lookup:
+    """Completes records. Its memory is bounded."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[int, Place] = OrderedDict()
+        self._completers: dict[type, Callable[[Any, Place], None]] = {
+            records.ExecFailedRecord: _complete_exec,
+            records.ForkFailedRecord: _complete_fork,
+            records.FileRecord: _complete_file,
+            records.CallRecord: _complete_call,
+            records.SignalRecord: _complete_signal,
+            records.OomRecord: _complete_oom,
+        }
+
+    def complete(self, record: Any) -> None:
+        head = record.head
+        changed = isinstance(record, records.ExecRecord) or type(record) in self._completers
+        place = self.place(head.pid, head.ppid, fresh=changed)
+        if place is None:
+            return
+        head.ppid = head.ppid or place.ppid
+        head.mnt_ns, head.inner_pid, head.session = place.mnt_ns, place.inner_pid, place.session
+        complete = self._completers.get(type(record))
+        if complete is not None:
+            complete(record, place)
+
+    def place(self, pid: int, ppid: int = 0, *, fresh: bool = False) -> Place | None:
+        """`fresh`: it may have changed since it was looked up last."""
+        known = self._places.get(pid)
+        if known is not None and not fresh:
+            return known
+        found = _look(pid) or known or self._places.get(ppid)
+        if found is not None:
+            self._places[pid] = found
+            self._places.move_to_end(pid)
+            if len(self._places) > _KEPT:
+                self._places.popitem(last=False)
+        return found
+
+    def forget(self, pid: int) -> None:
+        """Its number may be given to another one."""
+        self._places.pop(pid, None)
+
+
+def _look(pid: int) -> Place | None:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            cgroups = file.read()
+        return Place(
+            ppid=int(status["PPid"]),
+            mnt_ns=os.stat(f"/proc/{pid}/ns/mnt").st_ino,
+            inner_pid=int(status["NSpid"].split()[-1]),
+            session=int(status["NSsid"].split()[0]),
+            capabilities=int(status["CapEff"], 16),
+            nested=os.stat(f"/proc/{pid}/ns/user").st_ino != _INITIAL_USER_NS,
+            filtered=status.get("Seccomp", "2") != "0",
+            cwd=os.readlink(f"/proc/{pid}/cwd"),
+            cgroups=cgroups,
+        )
+    except (OSError, KeyError, ValueError):
+        return None  # it is gone, or going
+
+
+def _base(record: Any, place: Place) -> bytes:
+    """What a path that is not absolute starts from, as the process sees it."""
+    if record.path[:1] == b"/":
+        return b""
+    link = place.cwd
+    if record.dirfd >= 0:
+        try:
+            link = os.readlink(f"/proc/{record.head.pid}/fd/{record.dirfd}")
+        except OSError:
+            return b""
+    return os.fsencode(link)[: records.PATH_SIZE - 1]
+
+
+def _limit(pid: int, of: int | None) -> int:
+    if of is None:
+        return 0
+    try:
+        return max(0, resource.prlimit(pid, of)[0])
+    except OSError:
+        return 0
+
+
+def _complete_exec(record: records.ExecFailedRecord, place: Place) -> None:
+    record.cwd = _base(record, place)
+
+
+def _complete_file(record: records.FileRecord, place: Place) -> None:
+    record.cwd = _base(record, place)
+    record.limit = _limit(record.head.pid, _LIMITS.get(record.error))
+    record.capabilities, record.user_ns_level = place.capabilities, place.nested
+
+
+def _complete_call(record: records.CallRecord, place: Place) -> None:
+    record.limit = _limit(record.head.pid, _LIMITS.get(record.error))
+    record.capabilities, record.user_ns_level = place.capabilities, place.nested
+    try:
+        with open(f"/proc/{record.head.pid}/statm", encoding="ascii") as file:
+            record.usage = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        record.usage = 0
+
+
+def _complete_signal(record: records.SignalRecord, _: Place) -> None:
+    record.limit = _limit(record.target_pid, _LIMITS_OF_SIGNALS.get(record.signal))
+
+
+def _complete_fork(record: records.ForkFailedRecord, place: Place) -> None:
+    record.nproc_limit = _limit(record.head.pid, resource.RLIMIT_NPROC)
+    levels = _levels(place, "pids", ("pids.max",) * 2, ("pids.current",) * 2)
+    full = [level for level in levels if level.usage >= level.limit]
+    if full:
+        _fill(record.pids, full[0], 1)
+
+
+def _complete_oom(record: records.OomRecord, place: Place) -> None:
+    """Some memory is free again by now; the strictest limit is the one that was reached."""
+    levels = _levels(
+        place,
+        "memory",
+        ("memory.limit_in_bytes", "memory.max"),
+        ("memory.usage_in_bytes", "memory.current"),
+    )
+    if levels:
+        _fill(record.memory, min(levels, key=lambda level: level.limit), _PAGE)
+
+
+def _levels(
+    place: Place, controller: str, limit: tuple[str, str], usage: tuple[str, str]
+) -> list[Level]:
+    try:
+        return Cgroup(mount.entries(), place.cgroups).limited(controller, limit, usage)
+    except (OSError, LookupError):
+        return []
+
+
+def _fill(out: records.CgroupLimit, level: Level, unit: int) -> None:
+    out.limit, out.usage = level.limit // unit, level.usage // unit
+    names = [name for name in level.path.split("/") if name][::-1]
+    for slot, name in enumerate(names[: records.CGROUP_DEPTH]):
+        out.name[slot].value = os.fsencode(name)[: records.CGROUP_NAME_SIZE - 1]
