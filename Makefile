@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 APT := python3 python3-venv python3-dev gcc libc6-dev make clang llvm libbpf1 libbpf-dev \
 	libseccomp2 bubblewrap nftables iproute2 util-linux strace zsh fish openssl faketime \
-	postgresql systemd openssh-server openssh-client chromium
+	python3-bpfcc postgresql systemd openssh-server openssh-client chromium
 
 LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless golang-go ruby \
 	php-cli perl redis-server sudo iputils-ping curl wget git zip unzip \

@@ -116,22 +116,12 @@ static __always_inline void report_exec(struct task_struct *task, struct linux_b
 	bpf_ringbuf_submit(e, wake(e->head.mnt_ns != settings.mnt_ns));
 }
 
-#define STRINGS_COUNTED 256
-#define STRING_SIZE (2 << 16) /* MAX_ARG_STRLEN with pages of 4 KiB, execve(2) */
-#define STRINGS_SIZE (6 << 20) /* no limit on all of them is above it */
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, char[STRING_SIZE + 8]); /* only lengths are of interest */
+	__type(value, char[STRING_BUFFER]); /* only lengths are of interest */
 } measured SEC(".maps");
-
-struct lengths {
-	u64 size;
-	u32 strings;
-	u32 longest;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -146,23 +136,9 @@ __noinline int measure(u64 vector, u32 compat)
 	u32 zero = 0;
 	struct lengths *lengths = bpf_map_lookup_elem(&lengths_of_call, &zero);
 	char *text = bpf_map_lookup_elem(&measured, &zero);
-	u64 string;
-	long length;
 
-	if (!text || !lengths)
-		return 0;
-	for (u32 i = 0; i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
-		string = string_at(vector, i, compat);
-		if (!string)
-			break;
-		length = bpf_probe_read_user_str(text, STRING_SIZE + 1, (void *)string);
-		if (length < 0)
-			break;
-		lengths->strings++;
-		lengths->size += length;
-		if (length > lengths->longest)
-			lengths->longest = length;
-	}
+	if (text && lengths)
+		add_lengths(lengths, text, vector, compat);
 	return 0;
 }
 

@@ -33,6 +33,37 @@ static __always_inline u32 read_argv(char argv[ARGV_COUNT][ARG_SIZE], u64 vector
 	return count;
 }
 
+/* Of the arguments and the environment of an execve(2) that found them too long. */
+#define STRINGS_COUNTED 256
+#define STRING_SIZE (2 << 16) /* MAX_ARG_STRLEN with pages of 4 KiB, execve(2) */
+#define STRINGS_SIZE (6 << 20) /* no limit on all of them is above it */
+#define STRING_BUFFER (STRING_SIZE + 8)
+
+struct lengths {
+	u64 size;
+	u32 strings;
+	u32 longest;
+};
+
+static __always_inline void add_lengths(struct lengths *lengths, char *text, u64 vector, bool compat)
+{
+	u64 string;
+	long length;
+
+	for (u32 i = 0; i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
+		string = string_at(vector, i, compat);
+		if (!string)
+			break;
+		length = bpf_probe_read_user_str(text, STRING_SIZE + 1, (void *)string);
+		if (length < 0)
+			break;
+		lengths->strings++;
+		lengths->size += length;
+		if (length > lengths->longest)
+			lengths->longest = length;
+	}
+}
+
 #define THING_BYTES 128
 
 /* What a path, an address or a descriptor comes down to in a key. */

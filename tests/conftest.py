@@ -27,6 +27,7 @@ hypothesis.settings.load_profile("untimed")
 
 BIN = Path(sys.executable).parent
 FAULTS_BASE = "FAULTS_BASE"
+ENGINE = "ENGINE"
 SCHEMA = Path(probe.__file__).parent / "report.schema.json"
 
 
@@ -42,11 +43,11 @@ def wait_for(condition: Callable[[], Any], limit_s: float = 10.0) -> Any:
 
 
 def bpf_obstacle() -> str | None:
+    from probe.engine.choice import open_engine
     from probe.engine.errors import EngineError
-    from probe.engine.loader import load
 
     try:
-        load().object.close()
+        open_engine(engine()).engine.close()
     except EngineError as error:
         return str(error)
     return None
@@ -55,6 +56,7 @@ def bpf_obstacle() -> str | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", type=int, default=1, help="of the gallery, every so-manieth only")
     parser.addoption("--every", type=int, default=1, help="of all tests, every so-manieth only")
+    parser.addoption("--engine", default="core", help="what the agent and probe run listen with")
     parser.addoption("--kernels", help="of tests/kernels only these, with commas between")
     parser.addoption("--guest-every", type=int, default=1, help="what --every is in their guests")
     parser.addoption("--fuzz", type=int, default=2000, help="how many damaged files to try")
@@ -68,8 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All workers of pytest-xdist agree on the seeds of their rounds."""
+    """All workers of pytest-xdist agree on the seeds of their rounds, and on the engine."""
     os.environ.setdefault(FAULTS_BASE, str(random.randrange(1_000_000)))
+    os.environ.setdefault(ENGINE, config.getoption("--engine"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -86,6 +89,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     gallery = [item for item in items if item.get_closest_marker("gallery")]
     left_out = set(gallery) - set(gallery[:: config.getoption("--slice")])
     items[:] = [item for item in items if item not in left_out][:: config.getoption("--every")]
+    for item in items:
+        if item.get_closest_marker("core") and engine() != "core":
+            item.add_marker(pytest.mark.skip(reason=f"{engine()} does not see it"))
     if os.environ.get("CI") == "true" or not any(item.get_closest_marker("bpf") for item in items):
         return
     obstacle = bpf_obstacle()
@@ -141,6 +147,11 @@ class Collector:
         return report
 
 
+def engine() -> str:
+    """The name of what the tests listen with."""
+    return os.environ.get(ENGINE, "core")
+
+
 class Agent:
     """A `probe agent` of the tests' own."""
 
@@ -149,7 +160,7 @@ class Agent:
         self.log = folder / "agent.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [BIN / "probe", "agent", "--socket", self.socket, *options],
+                [BIN / "probe", "agent", "--engine", engine(), "--socket", self.socket, *options],
                 stderr=log,
                 env={**os.environ, "PROBE_SPOOL": str(folder / "spool"), **environment},
             )
@@ -195,6 +206,8 @@ def probe_run(
     """`probe run`, after a prefix if there is one, with a report, which is validated."""
     path = folder / f"report-{time.monotonic_ns()}.json"
     environment = {**popen.pop("env", os.environ), "PROBE_SOCKET": socket}
+    if socket == "/nonexistent" and "--engine" not in options:
+        options = ("--engine", engine(), *options)
     done = subprocess.run(
         [*before, BIN / "probe", "run", "--json", path, *options, "--", *command],
         env=environment,

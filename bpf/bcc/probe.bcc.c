@@ -26,10 +26,15 @@
 #define FOLD_FIRST_THINGS 256
 #define FOLD_INTERVAL_THINGS_NS 20000000ULL
 #define EVERYTHING ((u32)-1)
+#define GIVEN_UP_NS 100000000ULL
 #define BATCH 2
 #define IOVECS 10
 #define SOL_SOCKET 1
 #define SO_ERROR 4
+#define PR_SET_SECCOMP 22
+#define SECCOMP_MODE_STRICT 1
+#define SECCOMP_SET_MODE_STRICT 0
+#define SECCOMP_SET_MODE_FILTER 1
 #define SIG_DFL 0
 #define SIGNAL_DELIVERED 0 /* TRACE_SIGNAL_DELIVERED */
 #define SIGNALS 31
@@ -53,6 +58,15 @@ struct arguments {
 	char argv[ARGV_COUNT][ARG_SIZE];
 };
 
+struct string {
+	char text[STRING_BUFFER];
+};
+
+/* Of an open file, as it was given to open(2). */
+struct name {
+	char text[PATH_SIZE];
+};
+
 /* The call that ends just now; too large for the stack. */
 struct site {
 	struct registers regs;
@@ -62,6 +76,7 @@ struct site {
 	u32 number; /* with the mark of its table */
 	u32 serial;
 	u32 compat;
+	struct name name;
 };
 
 BPF_ARRAY(configured, struct settings, 1);
@@ -79,6 +94,10 @@ BPF_F_TABLE("hash", struct fold_key, struct fold, folds, 8192, NO_PREALLOC);
 BPF_HASH(recents, u32, struct recent, 1024);
 BPF_ARRAY(no_recent, struct recent, 1);
 BPF_PERCPU_ARRAY(sites, struct site, 1);
+BPF_PERCPU_ARRAY(lengths_of_call, struct lengths, 1);
+BPF_ARRAY(measured, struct string, 1);
+BPF_TABLE("lru_hash", u64, struct name, opened_files, 4096);
+BPF_TABLE("lru_hash", u32, struct name, folders, 4096);
 
 static struct settings *settings_now(void)
 {
@@ -381,7 +400,8 @@ static u32 report_denial(struct task *task, u32 number, u64 args[6], u64 ip, u32
 	e->compat = number & COMPAT_CALL ? 1 : 0;
 	e->action = action;
 	e->entered = ENTERED_NO;
-	ring.ringbuf_submit(e, wake(false));
+	/* Whether there is a filter at all is looked up while the process is there. */
+	ring.ringbuf_submit(e, wake(true));
 	if (task->serial && task->followed && task->followed < FOLLOW_UPS)
 		report_follow(task, 0);
 	task->serial = serial;
@@ -396,7 +416,8 @@ static u32 denied(struct task *task, struct site *site)
 	bool unknown = !task->enters, entered = task->entered == site->nr + 1;
 
 	task->entered = 0;
-	if (unknown || entered || site->nr < 0)
+	/* Without a filter it is an emulator that keeps calls from the kernel (PTRACE_SYSEMU). */
+	if (!task->filtered || unknown || entered || site->nr < 0)
 		return 0;
 	/* KILL and TRAP leave the call's number in the result; the signal tells. */
 	if (site->ret == site->nr) {
@@ -470,9 +491,9 @@ static void emit_connect(struct task *task, struct sockaddr_bytes *peer, u16 typ
 	e->error = -site->ret;
 	e->type = type;
 	e->stage = stage;
+	barrier_var(path_size);
 	if (path && path_size <= UNIX_PATH_SIZE)
-		bpf_probe_read_user(e->path, path_size & (UNIX_PATH_SIZE - 1) ?: UNIX_PATH_SIZE,
-				    (void *)path);
+		bpf_probe_read_user(e->path, path_size, (void *)path);
 	ring.ringbuf_submit(e, wake(false));
 }
 
@@ -512,7 +533,7 @@ static void report_connect(struct task *task, struct site *site)
 		note_peer(socket, &peer);
 		if (ret == -EINPROGRESS || ret == -EINTR) {
 			identify(&socket->head, RECORD_CONNECT, task);
-			socket->started_ns = socket->head.time_ns;
+			socket->started_ns = task->connecting_ns;
 			return;
 		}
 	}
@@ -558,7 +579,8 @@ static void closed(struct task *task, struct site *site)
 
 	if (!socket)
 		return;
-	if (socket->started_ns)
+	/* A refusal is noticed at once, be it by poll(2) alone; who closes later gave it up. */
+	if (socket->started_ns && bpf_ktime_get_boot_ns() - socket->started_ns > GIVEN_UP_NS)
 		connect_ended(task, socket, 0, 1);
 	sockets.delete(&key);
 }
@@ -667,6 +689,22 @@ static void report_transfer_error(struct task *task, struct call *call, struct s
 
 /* Files, and calls of no other sense. */
 
+/* What a path starts from, as the program named it: an open directory, or the last chdir(2). */
+static void name_base(char *out, s32 dirfd)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	u64 key = socket_key(dirfd);
+	struct name *name;
+
+	if (dirfd >= 0)
+		name = opened_files.lookup(&key);
+	else
+		name = folders.lookup(&tgid);
+	out[0] = 0;
+	if (name)
+		bpf_probe_read_kernel_str(out, PATH_SIZE, name->text);
+}
+
 static void report_file(struct task *task, struct call *call, struct site *site)
 {
 	struct file_record *e;
@@ -694,11 +732,11 @@ static void report_file(struct task *task, struct call *call, struct site *site)
 	__builtin_memcpy(e->args, site->args, sizeof(e->args));
 	e->limit = 0;
 	e->capabilities = 0;
-	e->cwd[0] = 0;
 	e->path[0] = 0;
 	if (call->path_arg != NO_ARG)
 		bpf_probe_read_user_str(e->path, sizeof(e->path),
 					(void *)call_arg(site->args, call->path_arg));
+	name_base(e->cwd, e->dirfd);
 	/* Its directory, limits and rights are looked up while it is there. */
 	ring.ringbuf_submit(e, wake(true));
 }
@@ -743,6 +781,9 @@ static void report_exec_failed(struct task *task, struct site *site, bool at)
 	u64 path = at ? site->args[1] : site->args[0];
 	struct exec_failed_record *e = storm_reserve(sizeof(*e), RECORD_EXEC_FAILED, task, at,
 						     -site->ret, thing_of_path(path));
+	int zero = 0;
+	struct lengths *lengths = lengths_of_call.lookup(&zero);
+	char *text = (char *)measured.lookup(&zero);
 
 	if (!e)
 		return;
@@ -757,7 +798,17 @@ static void report_exec_failed(struct task *task, struct site *site, bool at)
 	e->size = 0;
 	e->strings = 0;
 	e->longest = 0;
-	e->cwd[0] = 0;
+	name_base(e->cwd, e->dirfd);
+	if (site->ret == -E2BIG && lengths && text) {
+		lengths->size = 0;
+		lengths->strings = 0;
+		lengths->longest = 0;
+		add_lengths(lengths, text, at ? site->args[2] : site->args[1], site->compat);
+		add_lengths(lengths, text, at ? site->args[3] : site->args[2], site->compat);
+		e->size = lengths->size;
+		e->strings = lengths->strings;
+		e->longest = lengths->longest;
+	}
 	ring.ringbuf_submit(e, wake(true));
 }
 
@@ -840,11 +891,42 @@ static void copied(struct task *task, struct site *site)
 		task->silenced = from + 1 == task->null_fd;
 }
 
+static void installed(struct task *task, bool strict)
+{
+	task->strict = strict;
+	task->filtered = !strict;
+}
+
+/* As it was given to chdir(2): the reader knows what that was relative to. */
+static void moved(struct site *site)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	char *text = site->name.text;
+
+	if (bpf_probe_read_user_str(text, sizeof(site->name.text), (void *)site->args[0]) > 0)
+		folders.update(&tgid, &site->name);
+}
+
+/* The name of an open file goes with its descriptor. */
+static void copied_name(u64 from, u64 to)
+{
+	u64 key = socket_key(from), copy = socket_key(to);
+	struct name *name = opened_files.lookup(&key);
+
+	if (name)
+		opened_files.update(&copy, name);
+	else
+		opened_files.delete(&copy);
+}
+
 static void opened(struct task *task, struct site *site, u64 path)
 {
-	char text[16] = {};
+	u64 key = socket_key(site->ret);
+	char *text = site->name.text;
 
-	bpf_probe_read_user_str(text, sizeof(text), (void *)path);
+	if (bpf_probe_read_user_str(text, sizeof(site->name.text), (void *)path) <= 0)
+		return;
+	opened_files.update(&key, &site->name);
 	/* "/dev/null", as two numbers. */
 	if (*(u64 *)text == 0x6c756e2f7665642fULL && text[8] == 'l' && !text[9])
 		task->null_fd = site->ret + 1;
@@ -1013,9 +1095,21 @@ int tell_descriptor(struct bpf_raw_tracepoint_args *ctx)
 	case NR_CLOSE:
 		closed(told.task, told.site);
 		return 0;
+	case NR_PRCTL:
+		if (told.site->args[0] == PR_SET_SECCOMP)
+			installed(told.task, told.site->args[1] == SECCOMP_MODE_STRICT);
+		return 0;
+	case NR_SECCOMP:
+		if (told.site->args[0] <= SECCOMP_SET_MODE_FILTER)
+			installed(told.task, told.site->args[0] == SECCOMP_SET_MODE_STRICT);
+		return 0;
+	case NR_CHDIR:
+		moved(told.site);
+		return 0;
 	case NR_DUP2:
 	case NR_DUP3:
 		copied(told.task, told.site);
+		copied_name(told.site->args[0], told.site->args[1]);
 		return 0;
 	}
 	if (told.call->change == CHANGE_OPENS)
@@ -1060,6 +1154,9 @@ static u32 teller_of_success(struct call *call, struct site *site)
 	case NR_SOCKET:
 	case NR_GETSOCKOPT:
 	case NR_CLOSE:
+	case NR_PRCTL:
+	case NR_SECCOMP:
+	case NR_CHDIR:
 	case NR_DUP2:
 	case NR_DUP3: return TELL_DESCRIPTOR;
 	}
@@ -1111,6 +1208,8 @@ RAW_TRACEPOINT_PROBE(sys_enter)
 		return 0;
 	task->entered = nr + 1;
 	task->enters++;
+	if (nr == settings->connect_nr)
+		task->connecting_ns = bpf_ktime_get_boot_ns();
 	if (nr != NR_EXIT && nr != NR_EXIT_GROUP && nr != NR_EXECVE && nr != NR_EXECVEAT &&
 	    nr != NR_COMPAT_EXIT && nr != NR_COMPAT_EXIT_GROUP && nr != NR_COMPAT_EXECVE &&
 	    nr != NR_COMPAT_EXECVEAT)
@@ -1188,6 +1287,7 @@ TRACEPOINT_PROBE(task, task_newtask)
 	u32 child_tid = args->pid, tid = id;
 	struct settings *settings = settings_now();
 	struct task *task, *child;
+	struct name *folder;
 
 	if (!settings)
 		return 0;
@@ -1207,6 +1307,10 @@ TRACEPOINT_PROBE(task, task_newtask)
 	child->creator = id >> 32;
 	child->started_ns = bpf_ktime_get_boot_ns();
 	child->executed = 0;
+	tid = id >> 32;
+	folder = folders.lookup(&tid);
+	if (folder)
+		folders.update(&child_tid, folder);
 	return 0;
 }
 
@@ -1267,7 +1371,7 @@ TRACEPOINT_PROBE(sched, sched_process_exit)
 	if (ending && tgid == tid && !(ending->killed && !ending->known)) {
 		/* No call, no signal: a filter ended it, before 5.16 without a trace (seccomp.h). */
 		if (!ending->known)
-			ending->status = SIGSYS;
+			ending->status = task->strict ? SIGKILL : SIGSYS;
 		report_exit(task, ending);
 		endings.delete(&tgid);
 	}
@@ -1320,7 +1424,8 @@ TRACEPOINT_PROBE(signal, signal_generate)
 	e->head.ppid = sender ? sender->creator : 0;
 	fill_signal(e, signal, args->code, target);
 	bpf_probe_read_kernel(e->target_comm, COMM_SIZE, args->comm);
-	ring.ringbuf_submit(e, wake(false));
+	/* The limit behind one of the kernel's is looked up while the target is there. */
+	ring.ringbuf_submit(e, wake(e->from_kernel));
 	return 0;
 }
 

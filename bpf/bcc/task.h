@@ -9,6 +9,7 @@
 struct task {
 	u64 span;
 	u64 started_ns; /* CLOCK_BOOTTIME */
+	u64 connecting_ns; /* since when connect(2) has been in progress, or was */
 	u64 calls;      /* since the denial */
 	u64 args[6];    /* of the call that a filter answered with SIGSYS */
 	u64 ip;         /* likewise */
@@ -25,6 +26,8 @@ struct task {
 	u32 together_first; /* the same at the beginning of the span */
 	u32 silenced; /* 1: stderr goes to /dev/null */
 	u32 null_fd;  /* where /dev/null was opened last, plus one */
+	u32 strict;   /* 1: seccomp's strict mode */
+	u32 filtered; /* 1: seccomp filters are in force, or may be */
 };
 
 /* A socket, by thread group and descriptor. */

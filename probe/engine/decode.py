@@ -421,7 +421,7 @@ class Decoder:
             path=text(record.path) or None,
             detail=describe(name, tuple(record.args)),
             limit=_bounded(record.limit),
-            usage=record.usage * _PAGE if record.error == errno.ENOMEM else None,
+            usage=record.usage * _PAGE or None if record.error == errno.ENOMEM else None,
             capabilities=record.capabilities,
             user_ns=record.user_ns_level or None,
         )

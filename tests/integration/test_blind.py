@@ -20,6 +20,8 @@ import probe
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 NO_BTF = "mount -t tmpfs none /sys/kernel/btf"
+BCC = "/usr/lib/python3/dist-packages/bcc"
+NO_BCC = f"if [ -d {BCC} ]; then mount -t tmpfs none {BCC}; fi"
 SCRIPT = "from probe.cli import main; main()"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can take rights away")
@@ -68,7 +70,7 @@ def no_libbpf() -> list[str]:
         (NOBODY, "BPF is not permitted"),
         (NO_CAPABILITIES, "BPF is not permitted"),
         (no_libbpf(), "libbpf"),
-        (without(NO_BTF), "BTF"),
+        (without(f"{NO_BTF}; {NO_BCC}"), "BTF"),
     ],
     ids=["nobody", "no capabilities", "no libbpf", "no BTF"],
 )

@@ -53,6 +53,7 @@ def number(name: str) -> int:
 # --- seccomp: the table of actions --------------------------------------------
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("action", "told", "errno"),
     [
@@ -87,6 +88,7 @@ def test_the_kernels_own_refusal_is_none(built: Callable[[str], Path], watched: 
     assert watched("seccomp", built("denied"), "0x50001", call, "12") == []
 
 
+@pytest.mark.core
 def test_a_thread_killed_among_others(built: Callable[[str], Path], watched: Watch) -> None:
     events = watched("seccomp", built("denied"), "0", str(number("getpriority")), "11", "thread")
     assert [(event["syscall"], event["action"]) for event in events] == [
@@ -121,6 +123,7 @@ def test_a_trap_with_a_handler_is_told_and_survived(
     assert actions == ["trap"]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("reply", "told"), [("continue", 0), ("refuse", 5), ("fake", 0)], ids=lambda value: str(value)
 )
@@ -137,6 +140,7 @@ def test_a_supervised_call(
     assert len(events) - len(sure) <= 1
 
 
+@pytest.mark.core
 def test_an_errno_that_looks_like_success(built: Callable[[str], Path], watched: Watch) -> None:
     call = str(number("getpriority"))
     watched("seccomp", built("denied"), "0x50000", call)  # from now on enters are watched
@@ -178,7 +182,10 @@ def test_a_filter_that_was_there_before_the_probe(
 
 @pytest.mark.parametrize(
     "what",
-    ["fork", "thread", "failing", "dispatch", "interrupted", "emulated"],
+    [
+        *("fork", "thread", "failing", "dispatch", "interrupted"),
+        pytest.param("emulated", marks=pytest.mark.core),  # by a task that has a filter as well
+    ],
     ids=lambda what: what,
 )
 @pytest.mark.parametrize("tracer", [[], ["strace", "-f", "-o", "/dev/null"]], ids=["", "traced"])
@@ -188,6 +195,7 @@ def test_what_only_looks_like_a_denial(
     assert watched("seccomp", *tracer, built("odd"), what) == []
 
 
+@pytest.mark.core
 def test_strict_mode(built: Callable[[str], Path], watched: Watch) -> None:
     events = watched("seccomp", built("odd"), "strict")
     assert [(event["syscall"], event["action"]) for event in events] == [("getpid", "strict")]
@@ -237,12 +245,14 @@ def test_what_was_blocking_when_the_probe_came(
 # --- calls of the 32-bit table --------------------------------------------------
 
 
+@pytest.mark.core
 def test_a_denied_32_bit_call(built: Callable[[str], Path], watched: Watch) -> None:
     event = watched("seccomp", built("compat"), "denied")[-1]
     assert (event["syscall"], event["errno"]) == ("getpriority", "EPERM")
     assert event["args"][:3] == [11, 22, 33]
 
 
+@pytest.mark.core
 def test_a_32_bit_file_call(built: Callable[[str], Path], watched: Watch, tmp_path: Path) -> None:
     with Sandbox(Profile(read_only=[str(tmp_path)]), "t") as sandbox:
         command = sandbox.command([str(built("compat")), "open", str(tmp_path / "new")])
@@ -251,11 +261,13 @@ def test_a_32_bit_file_call(built: Callable[[str], Path], watched: Watch, tmp_pa
     assert event["path"] == str(tmp_path / "new")
 
 
+@pytest.mark.core
 def test_a_32_bit_exec(built: Callable[[str], Path], watched: Watch) -> None:
     event = watched("exec", built("compat"), "exec", "/no/such")[-1]
     assert (event["path"], event["errno"], event["argv"]) == ("/no/such", "ENOENT", ["/no/such"])
 
 
+@pytest.mark.core
 def test_a_32_bit_connect(built: Callable[[str], Path], watched: Watch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -265,6 +277,7 @@ def test_a_32_bit_connect(built: Callable[[str], Path], watched: Watch) -> None:
     assert (refused["port"], refused["errno"]) == (port, "ECONNREFUSED")
 
 
+@pytest.mark.core
 def test_words_written_by_a_32_bit_call(built: Callable[[str], Path], watched: Watch) -> None:
     event = watched("exit", built("compat"), "say", "out of cheese")[-1]
     assert (event["code"], event["last_words"]) == (3, "out of cheese")
@@ -508,6 +521,7 @@ def test_the_limit_on_a_users_processes(watched: Watch) -> None:
     assert event["tasks_of_user"] == 3 and "pids_max" not in event
 
 
+@pytest.mark.core
 def test_a_pid_namespace_whose_init_has_ended(watched: Watch) -> None:
     script = "/bin/true; /bin/true; exit 1"  # the first one was the namespace's init
     event = watched("fork", "unshare", "--pid", "bash", "-c", script)[0]
@@ -527,7 +541,14 @@ def connect(family: str, address: object, blocking: bool = True) -> list[str]:
     return [PYTHON, "-c", code]
 
 
-@pytest.mark.parametrize("blocking", [True, False], ids=["blocking", "not blocking"])
+@pytest.mark.parametrize(
+    "blocking",
+    [
+        pytest.param(True, id="blocking"),
+        # It never asks how it went (SO_ERROR).
+        pytest.param(False, id="not blocking", marks=pytest.mark.core),
+    ],
+)
 @pytest.mark.parametrize(
     ("family", "host", "told"), [("AF_INET", "127.0.0.1", "ipv4"), ("AF_INET6", "::1", "ipv6")]
 )
@@ -568,6 +589,7 @@ def test_a_connection_that_was_being_made_when_the_program_was_killed(watched: W
     assert event["duration_s"] > 0.2
 
 
+@pytest.mark.core
 def test_a_connect_through_io_uring(built: Callable[[str], Path], watched: Watch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -603,7 +625,7 @@ def test_who_killed_it(watched: Watch) -> None:
     assert events[0]["target_comm"] in ("bash", "sleep") and events[0]["comm"] == "bash"
 
 
-@pytest.mark.parametrize("name", ["segv", "abort"])
+@pytest.mark.parametrize("name", [pytest.param("segv", marks=pytest.mark.core), "abort"])
 def test_crashes(name: str, built: Callable[[str], Path], watched: Watch) -> None:
     event = watched("signal", built("fault"), name)[-1]
     signals = {"segv": ("SIGSEGV", 16, "kernel"), "abort": ("SIGABRT", None, "process")}
@@ -616,6 +638,7 @@ def test_a_signal_that_is_handled_is_none(watched: Watch) -> None:
     assert watched("signal", PYTHON, "-c", code) == []
 
 
+@pytest.mark.core
 def test_a_core_is_told(watched: Watch, built: Callable[[str], Path], tmp_path: Path) -> None:
     script = f"ulimit -c unlimited; exec {built('fault')} abort"
     event = watched("exit", "bash", "-c", script, cwd=tmp_path)[-1]
@@ -624,6 +647,7 @@ def test_a_core_is_told(watched: Watch, built: Callable[[str], Path], tmp_path: 
     assert event.get("core") is (True if pattern.strip() else None)
 
 
+@pytest.mark.core
 @since(5, 17)  # bpf_find_vma
 def test_the_mapping_behind_a_bus_error(
     built: Callable[[str], Path], watched: Watch, tmp_path: Path
@@ -642,7 +666,8 @@ def test_the_mapping_behind_a_bus_error(
 @pytest.mark.parametrize(
     ("setting", "work", "signal_name", "limit"),
     [
-        ("ulimit -St 1", "while :; do :; done", "SIGXCPU", 1),
+        # It is gone before anybody can look.
+        pytest.param("ulimit -St 1", "while :; do :; done", "SIGXCPU", 1, marks=pytest.mark.core),
         ("ulimit -t 1", "while :; do :; done", "SIGKILL", 1),
         ("ulimit -f 1", "head -c 9000 /dev/zero > $FILE", "SIGXFSZ", 1024),
     ],
@@ -661,7 +686,10 @@ def test_signals_of_limits(
     [
         ("NOFILE", 40, "[open('/etc/passwd') for _ in range(50)]", "file", ("openat", "EMFILE")),
         ("FSIZE", 4096, "open(path, 'wb').write(bytes(9000))", "file", ("write", "EFBIG")),
-        ("AS", 1 << 28, "bytearray(1 << 29)", "syscall", ("mmap", "ENOMEM")),
+        pytest.param(
+            *("AS", 1 << 28, "bytearray(1 << 29)", "syscall", ("mmap", "ENOMEM")),
+            marks=pytest.mark.core,
+        ),
         ("AS", 1 << 28, "libc.brk(libc.sbrk(0) + (1 << 29))", "syscall", ("brk", "ENOMEM")),
     ],
 )
@@ -830,6 +858,7 @@ def test_pids_are_those_of_the_probes_own_namespace(tmp_path: Path) -> None:
     assert all(1 < event["pid"] < 100 for event in exits)
 
 
+@pytest.mark.core
 def test_the_innermost_number_and_the_session(watched: Watch) -> None:
     script = "setsid unshare --pid --fork bash -c 'exit 3'"
     events = watched("exit", "bash", "-c", script)
@@ -863,6 +892,7 @@ def gone_of(events: list[dict[str, Any]], code: int) -> list[str]:
     return told
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "write",
     ["echo x > /mnt/data", "cd /mnt; echo x > ./data", "echo > /mnt/a; mv /mnt/a /mnt/data"],
@@ -874,6 +904,7 @@ def test_a_file_of_another_mount_namespace(write: str, watched: Watch) -> None:
     assert told.endswith(" in another mount namespace")
 
 
+@pytest.mark.core
 def test_a_file_removed_from_outside(watched: Watch, tmp_path: Path) -> None:
     """What the span removes itself is its own affair; what others remove is not."""
     script = (

@@ -15,9 +15,9 @@ from test_filters import ARCH, MACHINE, SYSCALLS, loaded, program
 
 from collector.sandbox import compile_filter
 from probe import abi
+from probe.context import cgroup
 from probe.context import mount as mountinfo
 from probe.context.mount import Entry
-from probe.context import cgroup
 from probe.doctor import examine, mounts, network
 from probe.doctor.dependents import DEPENDENTS, USUALLY_REFUSED
 from probe.doctor.difference import differences

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import tempfile
-from types import ModuleType
+from typing import Any
 
 from probe import abi
 from probe.engine.errors import EngineError
@@ -33,7 +33,17 @@ _MEND = "apt-get install python3-bpfcc"
 _FOLDERS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _LIMIT_S = 60
 _NUMBERED = ("exit", "exit_group", "execve", "execveat")
-_NUMBERED_NATIVE = ("brk", "socket", "getsockopt", "close", "dup2", "dup3")
+_NUMBERED_NATIVE = (
+    "brk",
+    "socket",
+    "getsockopt",
+    "close",
+    "dup2",
+    "dup3",
+    "prctl",
+    "seccomp",
+    "chdir",
+)
 _NONE = 0xFFFF  # no call has this number
 _ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
 _CLONE_NEWNS = 0x00020000
@@ -139,7 +149,7 @@ def _show_tracepoints() -> None:
             raise OSError(code, f"tracefs cannot be mounted: {os.strerror(code)}")
 
 
-def _compile(spec: importlib.machinery.ModuleSpec) -> ModuleType:
+def _compile(spec: importlib.machinery.ModuleSpec) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["bcc"] = module
@@ -153,7 +163,7 @@ def _compile(spec: importlib.machinery.ModuleSpec) -> ModuleType:
     for place, name in enumerate(_TELLERS):
         program = bpf.load_func(f"tell_{name}", module.BPF.RAW_TRACEPOINT)
         bpf["tellers"][ctypes.c_int(place)] = ctypes.c_int(program.fd)
-    return bpf  # type: ignore[no-any-return]
+    return bpf
 
 
 def _sources() -> str:

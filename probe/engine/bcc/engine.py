@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import time
 
 from probe import abi
 from probe.coverage import SENSES, Coverage
@@ -22,9 +23,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 _SENSES = {
     **dict.fromkeys(SENSES, "full"),
-    "seccomp": "partial: of a call that the filter kills for, before Linux 5.16 only the end is "
-    "told, and of 64-bit programs' int80 calls nothing",
-    "connect": "partial: sockets that another process made are not known",
+    "seccomp": "partial: filters are not read, so which rule it was is not told, nor a thread "
+    "killed among others, and before Linux 5.16 of any kill only the end",
+    "connect": "partial: sockets that another process made are not known, and what became of a "
+    "connection that was not waited for is told only if the program asks",
     "dns": "partial: sockets that another process made are not known",
     "oom": "partial: the limit is looked up after the victim was chosen",
     "files": "partial: files that are not there are told of failed processes only, and of who "
@@ -58,7 +60,7 @@ class BccEngine(KernelEngine):
 
     def _configure(self, everyone: bool) -> None:
         zero = ctypes.c_uint32(0)
-        self._maps["fresh_task"].update(zero, _Task(span=self._nobody))
+        self._maps["fresh_task"].update(zero, _Task(span=self._nobody, filtered=1))
         self._maps["configured"].update(zero, settings(abi.machine(), everyone))
 
     def _receive(self, address: int, size: int) -> None:
@@ -68,14 +70,7 @@ class BccEngine(KernelEngine):
             _close_up(record)
         elif isinstance(record, records.ExitRecord):
             self._lookup.forget(record.head.pid)
-        elif isinstance(record, records.SeccompRecord) and not self._filtered(record):
-            return
         self._decoder.take(record)
-
-    def _filtered(self, record: records.SeccompRecord) -> bool:
-        """A call without an entry may be an emulator's as well (ptrace(2), PTRACE_SYSEMU)."""
-        place = self._lookup.place(record.head.pid, record.head.ppid)
-        return place is None or place.filtered
 
     def mark(self, pidfd: int, span: int) -> None:
         pid = pid_of(pidfd)
@@ -84,11 +79,12 @@ class BccEngine(KernelEngine):
         if not span and not self._nobody:
             self._tasks.delete(key)
             return
+        place = self._lookup.place(pid, fresh=True)
         if not known:
             task = _task(pid)
         task.span = span or self._nobody
+        task.filtered = place is None or place.filtered
         self._tasks.update(key, task)
-        self._lookup.place(pid, fresh=True)
         if span:
             self._begin_counting(span)
 
@@ -130,6 +126,7 @@ class _Task(ctypes.Structure):
     _fields_ = [
         ("span", ctypes.c_uint64),
         ("started_ns", ctypes.c_uint64),
+        ("connecting_ns", ctypes.c_uint64),
         ("calls", ctypes.c_uint64),
         ("args", ctypes.c_uint64 * 6),
         ("ip", ctypes.c_uint64),
@@ -139,6 +136,7 @@ class _Task(ctypes.Structure):
             for name in (
                 *("tgid", "creator", "serial", "followed", "entered", "enters", "refused"),
                 *("executed", "together", "together_first", "silenced", "null_fd"),
+                *("strict", "filtered"),
             )
         ),
     ]
@@ -204,6 +202,7 @@ def _abandoned(socket: _Socket) -> records.ConnectRecord:
     head = records.Record.from_buffer_copy(socket.head)
     return records.ConnectRecord(
         head=head,
+        duration_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME) - socket.started_ns,
         family=socket.family,
         port=socket.port,
         type=socket.type,

@@ -6,8 +6,10 @@ what is known of it or of its parent must do.
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import os
-import resource
+import signal
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +22,16 @@ from probe.engine import records
 _KEPT = 8192
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _INITIAL_USER_NS = 0xEFFFFFFD  # PROC_USER_INIT_INO
+# As /proc/PID/limits names them, by the errno or the signal that speaks of them.
 _LIMITS = {
-    24: resource.RLIMIT_NOFILE,  # EMFILE
-    27: resource.RLIMIT_FSIZE,  # EFBIG
-    12: resource.RLIMIT_AS,  # ENOMEM
+    errno.EMFILE: "Max open files",
+    errno.EFBIG: "Max file size",
+    errno.ENOMEM: "Max address space",
 }
 _LIMITS_OF_SIGNALS = {
-    9: resource.RLIMIT_CPU,  # SIGKILL
-    24: resource.RLIMIT_CPU,  # SIGXCPU
-    25: resource.RLIMIT_FSIZE,  # SIGXFSZ
+    signal.SIGKILL: "Max cpu time",
+    signal.SIGXCPU: "Max cpu time",
+    signal.SIGXFSZ: "Max file size",
 }
 
 
@@ -45,6 +48,7 @@ class Place:
     filtered: bool  # seccomp filters are in force
     cwd: str
     cgroups: str
+    limits: str
 
 
 class Lookup:
@@ -70,6 +74,8 @@ class Lookup:
         head.ppid = head.ppid or place.ppid
         head.mnt_ns, head.inner_pid, head.session = place.mnt_ns, place.inner_pid, place.session
         complete = self._completers.get(type(record))
+        if isinstance(record, records.SignalRecord):
+            place = self.place(record.target_pid, fresh=True) or place
         if complete is not None:
             complete(record, place)
 
@@ -78,13 +84,17 @@ class Lookup:
         known = self._places.get(pid)
         if known is not None and not fresh:
             return known
-        found = _look(pid) or known or self._places.get(ppid)
+        found = _look(pid) or known or self._inherited(ppid)
         if found is not None:
             self._places[pid] = found
             self._places.move_to_end(pid)
             if len(self._places) > _KEPT:
                 self._places.popitem(last=False)
         return found
+
+    def _inherited(self, ppid: int) -> Place | None:
+        parent = self._places.get(ppid)
+        return dataclasses.replace(parent, ppid=ppid, inner_pid=0) if parent is not None else None
 
     def forget(self, pid: int) -> None:
         """Its number may be given to another one."""
@@ -97,6 +107,8 @@ def _look(pid: int) -> Place | None:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
             cgroups = file.read()
+        with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+            limits = file.read()
         return Place(
             ppid=int(status["PPid"]),
             mnt_ns=os.stat(f"/proc/{pid}/ns/mnt").st_ino,
@@ -107,6 +119,7 @@ def _look(pid: int) -> Place | None:
             filtered=status.get("Seccomp", "2") != "0",
             cwd=os.readlink(f"/proc/{pid}/cwd"),
             cgroups=cgroups,
+            limits=limits,
         )
     except (OSError, KeyError, ValueError):
         return None  # it is gone, or going
@@ -116,36 +129,36 @@ def _base(record: Any, place: Place) -> bytes:
     """What a path that is not absolute starts from, as the process sees it."""
     if record.path[:1] == b"/":
         return b""
-    link = place.cwd
-    if record.dirfd >= 0:
-        try:
-            link = os.readlink(f"/proc/{record.head.pid}/fd/{record.dirfd}")
-        except OSError:
-            return b""
+    proc = f"/proc/{record.head.pid}"
+    try:
+        link = os.readlink(f"{proc}/fd/{record.dirfd}" if record.dirfd >= 0 else f"{proc}/cwd")
+    except OSError:  # what it was opened as, or went to last
+        link = os.path.join(place.cwd, os.fsdecode(record.cwd))
+        if record.dirfd >= 0 and not record.cwd:
+            link = ""
     return os.fsencode(link)[: records.PATH_SIZE - 1]
 
 
-def _limit(pid: int, of: int | None) -> int:
-    if of is None:
-        return 0
-    try:
-        return max(0, resource.prlimit(pid, of)[0])
-    except OSError:
-        return 0
+def _limit(place: Place, of: str | None) -> int:
+    """The soft one; 0 where there is none."""
+    lines = [line for line in place.limits.splitlines() if of and line.startswith(of)]
+    words = lines[0].removeprefix(of or "").split() if lines else []
+    return int(words[0]) if words and words[0].isdecimal() else 0
 
 
 def _complete_exec(record: records.ExecFailedRecord, place: Place) -> None:
     record.cwd = _base(record, place)
+    record.stack_limit = _limit(place, "Max stack size")
 
 
 def _complete_file(record: records.FileRecord, place: Place) -> None:
     record.cwd = _base(record, place)
-    record.limit = _limit(record.head.pid, _LIMITS.get(record.error))
+    record.limit = _limit(place, _LIMITS.get(record.error))
     record.capabilities, record.user_ns_level = place.capabilities, place.nested
 
 
 def _complete_call(record: records.CallRecord, place: Place) -> None:
-    record.limit = _limit(record.head.pid, _LIMITS.get(record.error))
+    record.limit = _limit(place, _LIMITS.get(record.error))
     record.capabilities, record.user_ns_level = place.capabilities, place.nested
     try:
         with open(f"/proc/{record.head.pid}/statm", encoding="ascii") as file:
@@ -154,16 +167,26 @@ def _complete_call(record: records.CallRecord, place: Place) -> None:
         record.usage = 0
 
 
-def _complete_signal(record: records.SignalRecord, _: Place) -> None:
-    record.limit = _limit(record.target_pid, _LIMITS_OF_SIGNALS.get(record.signal))
+def _complete_signal(record: records.SignalRecord, target: Place) -> None:
+    record.limit = _limit(target, _LIMITS_OF_SIGNALS.get(record.signal))
 
 
 def _complete_fork(record: records.ForkFailedRecord, place: Place) -> None:
-    record.nproc_limit = _limit(record.head.pid, resource.RLIMIT_NPROC)
+    record.nproc_limit = _limit(place, "Max processes")
     levels = _levels(place, "pids", ("pids.max",) * 2, ("pids.current",) * 2)
     full = [level for level in levels if level.usage >= level.limit]
+    if not full and _has_refused(place):  # there is room again by now
+        full = [dataclasses.replace(level, usage=level.limit) for level in levels[:1]]
     if full:
         _fill(record.pids, full[0], 1)
+
+
+def _has_refused(place: Place) -> bool:
+    """Whether the process's own pids cgroup has ever refused a fork."""
+    try:
+        return bool(_cgroup(place).event("pids", "pids.events", "pids.events", "max"))
+    except (OSError, LookupError):
+        return False
 
 
 def _complete_oom(record: records.OomRecord, place: Place) -> None:
@@ -182,9 +205,13 @@ def _levels(
     place: Place, controller: str, limit: tuple[str, str], usage: tuple[str, str]
 ) -> list[Level]:
     try:
-        return Cgroup(mount.entries(), place.cgroups).limited(controller, limit, usage)
+        return _cgroup(place).limited(controller, limit, usage)
     except (OSError, LookupError):
         return []
+
+
+def _cgroup(place: Place) -> Cgroup:
+    return Cgroup(mount.entries(), place.cgroups)
 
 
 def _fill(out: records.CgroupLimit, level: Level, unit: int) -> None:
