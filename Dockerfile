@@ -28,7 +28,8 @@ FROM base AS collector
 COPY --from=collector-environment /opt/sandbox-probe /opt/sandbox-probe
 RUN ln -s /opt/sandbox-probe/bin/collector /usr/local/bin/collector \
     && groupadd --system --gid 10001 collector \
-    && useradd --system --uid 10001 --gid 10001 --home-dir /var/lib/collector --create-home collector
+    && useradd --system --uid 10001 --gid 10001 --home-dir /var/lib/collector --create-home collector \
+    && install -d -o collector -g collector /run/collector
 ENV COLLECTOR_DB=/var/lib/collector/collector.db COLLECTOR_LISTEN=0.0.0.0:50551
 WORKDIR /var/lib/collector
 VOLUME /var/lib/collector

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,13 +57,6 @@ def image(buildah: Buildah) -> Callable[[str], str]:
 @pytest.fixture(scope="module")
 def probe(image: Callable[[str], str]) -> str:
     return image(PROBE)
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Path:
-    """A folder that the collector's user may write to."""
-    tmp_path.chmod(0o777)
-    return tmp_path
 
 
 def report(podman: Podman, *arguments: str | Path) -> dict[str, Any]:
@@ -230,7 +224,19 @@ def test_a_sidecar_buries_the_orphans_of_the_workload(
     joined = (f"--pid=container:{name}", shared, "--user=1000", probe)
     assert podman.start(*joined, *wrapped("sh", "-c", ORPHANS)).returncode == 3
     states = podman("exec", name, "sh", "-c", "cat /proc/[0-9]*/stat")
-    assert "(probe) S" in states and ") Z" not in states
+    assert "(probe)" in states and ") Z" not in states
+
+
+def test_an_agent_in_the_machines_pid_namespace_sees_every_container(
+    podman: Podman, probe: str, tmp_path: Path
+) -> None:
+    shared = f"--volume={tmp_path}:/run/probe"
+    options = ("--cap-add=SYS_ADMIN", "--pid=host", shared)
+    with podman.running(*options, probe, "probe", "agent", "--keep-minutes=0"):
+        wait_for((tmp_path / "agent.sock").exists, 30)
+        found = report(podman, shared, probe, *wrapped(*LOST))
+    assert (found["coverage"]["engine"], found["coverage"]["attribution"]) == ("core", "exact")
+    assert found["verdict"]["cause"] == "exec.not_found"
 
 
 def test_a_workload_in_a_pid_namespace_of_its_own_is_told_so(
@@ -279,23 +285,29 @@ def healthy(podman: Podman, name: str, check: list[str]) -> bool:
     return done.returncode == 0
 
 
+@pytest.fixture
+def volumes(podman: Podman) -> Iterator[tuple[str, str]]:
+    """New ones for sockets and for the database."""
+    name = uuid.uuid4().hex
+    yield f"sockets-{name}", f"data-{name}"
+    podman("volume", "rm", "--force", f"sockets-{name}", f"data-{name}")
+
+
 def test_what_a_probe_saw_outlives_the_collectors_container(
-    podman: Podman, collector: str, probe: str, volume: Path
+    podman: Podman, collector: str, probe: str, volumes: tuple[str, str]
 ) -> None:
-    sockets, data = volume / "sockets", volume / "data"
-    for folder in (sockets, data):
-        folder.mkdir()
-        shutil.chown(folder, 10001, 10001)
+    sockets, data = volumes
+    shared, kept = f"--volume={sockets}:/run/collector", f"--volume={data}:/var/lib/collector"
     address = "unix:/run/collector/collector.sock"
-    shared = f"--volume={sockets}:/run/collector"
-    kept = f"--volume={data}:/var/lib/collector"
     options = (shared, kept, f"--env=COLLECTOR_LISTEN={address}", "--no-healthcheck")
     with podman.running(*options, collector) as name:
         wait_for(lambda: healthy(podman, name, ["collector", "health"]), 30)
         named = ("--env=PROBE_RUN=nightly", f"--env=PROBE_COLLECTOR={address}")
         done = podman.start("--cap-add=SYS_ADMIN", shared, *named, probe, *LOST)
         assert done.returncode == 7 and "did not take" not in done.stderr
-    explained = podman.start(kept, collector, "explain", "--run", "nightly", "--json")
+    explained = podman.start(
+        kept, "--no-healthcheck", collector, "explain", "--run", "nightly", "--json"
+    )
     [found] = json.loads(explained.stdout)["reports"]
     assert found["verdict"]["cause"] == "exec.not_found"
 
