@@ -11,7 +11,7 @@ LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless gol
 	php-cli perl redis-server sudo iputils-ping curl wget git zip unzip \
 	chromium
 
-RUNTIMES := debootstrap runc podman runsc golang-github-containers-common
+RUNTIMES := debootstrap runc podman buildah runsc golang-github-containers-common
 
 EMULATION := qemu-system-x86 mmdebstrap busybox-static kmod cpio e2fsprogs \
 	debian-archive-keyring

@@ -23,7 +23,7 @@ from collector.outcomes.read import FORMATS
 from collector.output import Output
 from collector.sandbox.making import DRIVERS
 from collector.store import Away, Pruned, Store, open_store
-from probe.access import is_local
+from probe.access import from_options, is_local
 from probe.completion import SHELLS, script
 from probe.events import JsonObject
 from probe.problem import EXIT_STATUS, Problem
@@ -73,6 +73,9 @@ _FUZZ_EXAMPLES = """\
   collector fuzz --limit 200 --db fuzz.db             200 workflows in each profile
   collector fuzz --profile offline --domain web       one kind, in one of them
   collector explain --run fuzz-offline --db fuzz.db"""
+_HEALTH_EXAMPLES = """\
+  collector health                         of the collector on this machine
+  collector health collector.internal:50551 --ca ca.pem"""
 _STATUS_EXAMPLES = """\
   collector status --db runs.db"""
 _PRUNE_EXAMPLES = """\
@@ -131,8 +134,9 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--listen",
         metavar="ADDR",
-        default=DEFAULT_LISTEN,
-        help="host:port or unix:/path; port 0 means any free one (%(default)s)",
+        default=_listen(),
+        help="host:port or unix:/path; port 0 means any free one "
+        f"($COLLECTOR_LISTEN, else {DEFAULT_LISTEN})",
     )
     _add_access(serve)
     serve.add_argument(
@@ -243,6 +247,23 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="for programs")
     status.set_defaults(command=_status)
 
+    health = add("health", "ask a collector whether it serves, for a supervisor", _HEALTH_EXAMPLES)
+    health.add_argument(
+        "address",
+        metavar="ADDR[,ADDR]",
+        nargs="?",
+        default=_own_address(_listen()),
+        help=f"host:port or unix:/path ($COLLECTOR_LISTEN on this machine, else {DEFAULT_LISTEN})",
+    )
+    for flag, what in (
+        ("--ca", "certificates that its own must be signed by, in PEM ($PROBE_CA)"),
+        ("--cert", "a certificate to show, in PEM ($PROBE_CERT)"),
+        ("--key", "its key ($PROBE_KEY)"),
+    ):
+        health.add_argument(flag, metavar="FILE", help=what)
+    health.add_argument("--insecure", action="store_true", help="plain text to another machine too")
+    health.set_defaults(command=_health)
+
     prune = add("prune", "remove what is old, or whole runs", _PRUNE_EXAMPLES)
     prune.add_argument(
         "--older-than",
@@ -267,6 +288,16 @@ def parser() -> argparse.ArgumentParser:
             f"else {DEFAULT_DB} in this directory)",
         )
     return whole
+
+
+def _listen() -> str:
+    return os.environ.get("COLLECTOR_LISTEN") or DEFAULT_LISTEN
+
+
+def _own_address(address: str) -> str:
+    """Where what listens on every address is reached from this machine."""
+    host, _, port = address.rpartition(":")
+    return {"0.0.0.0": "127.0.0.1:", "[::]": "[::1]:"}.get(host, f"{host}:") + port
 
 
 def _completion(options: argparse.Namespace) -> int:
@@ -446,6 +477,17 @@ def _status(options: argparse.Namespace) -> int:
     else:
         status.render(found, runs, terminal)
     return 0
+
+
+def _health(options: argparse.Namespace) -> int:
+    """1 where one does not serve."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from collector import health
+
+    obstacle = health.obstacle(from_options(options, options.address))
+    if obstacle:
+        output.note(f"collector: {obstacle}")
+    return 1 if obstacle else 0
 
 
 def _prune(options: argparse.Namespace) -> int:

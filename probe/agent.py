@@ -33,7 +33,7 @@ from probe.events import Event, Exec, JsonObject
 from probe.exchange import Transfer, transfers_from
 from probe.inquiry import Inquiry, RefusedError, Wanted, asker, wants
 from probe.log import configure as configure_logging
-from probe.pidfd import pid_of
+from probe.pidfd import ElsewhereError, pid_of
 from probe.problem import Problem
 from probe.recorder import Recorder
 from probe.redaction import Redactor, load
@@ -451,6 +451,9 @@ def _living(pidfd: int) -> int:
     """The process's number as we see it; RefusedError where there is none."""
     try:
         return pid_of(pidfd)
+    except ElsewhereError:
+        share = "share it (--pid=container:AGENT)"
+        raise RefusedError(f"the agent is in another pid namespace: {share}") from None
     except ProcessLookupError:
         raise RefusedError("that is no pidfd of a living process") from None
 
@@ -489,6 +492,9 @@ def serve(options: argparse.Namespace) -> None:
     engine = choice.engine
     _make_room_for_clients()
     listener = _listen(path)
+    if os.getpid() == 1:
+        # The orphans of a container are the children of its first process; nobody waits for them.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     stopped, stop = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os.write(stop, b"x"))

@@ -95,11 +95,18 @@ class Child:
                 continue
             pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
+                self._bury_orphans()
                 continue
             if os.WIFSTOPPED(status):
                 _stop_along()
                 continue
             return status
+
+    def _bury_orphans(self) -> None:
+        """The first process of a container has them for children; else they fill its pids limit."""
+        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while (ended := os.waitid(os.P_ALL, 0, look)) and ended.si_pid != self.pid:
+            os.waitpid(ended.si_pid, 0)
 
     def _forward(self, number: signal.Signals, code: int) -> None:
         if number in _FROM_TERMINAL and code != _SI_USER:

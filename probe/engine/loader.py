@@ -198,7 +198,8 @@ def _refusal(error: BpfError) -> Refusal | EngineError:
     failed = _FAILED.search(error.log)
     if error.errno in (1, 13) and (failed is None or "BEGIN PROG LOAD LOG" not in error.log):
         return EngineError(
-            "BPF is not permitted here", "run as root or grant CAP_BPF and CAP_PERFMON"
+            "BPF is not permitted here",
+            "run as root or grant CAP_BPF and CAP_PERFMON, and let the seccomp profile allow bpf",
         )
     if failed is None:
         return EngineError(f"the BPF object cannot be loaded: {error}")

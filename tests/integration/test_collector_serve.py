@@ -285,6 +285,28 @@ def test_random_bytes_do_no_harm(shared: Collector) -> None:
         assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OK)
 
 
+def health(*arguments: str, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "collector.cli", "health", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_supervisor_learns_whether_it_serves(shared: Collector, tmp_path: Path) -> None:
+    assert health(shared.address) == (0, "")
+    port = shared.address.rpartition(":")[2]
+    assert health(COLLECTOR_LISTEN=f"0.0.0.0:{port}") == (0, "")
+    nobody = f"unix:{tmp_path}/nobody"
+    status, said = health(f"{shared.address},{nobody}")
+    assert status == 1 and said.startswith(f"collector: {nobody} does not serve: ")
+    status, said = health("nonsense")
+    assert status == 2 and said.startswith("collector: 'nonsense' is no address")
+
+
 def test_health_and_reflection(shared: Collector) -> None:
     with grpc.insecure_channel(shared.address) as channel:
         healthy = health_pb2_grpc.HealthStub(channel)

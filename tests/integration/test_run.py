@@ -95,6 +95,39 @@ def test_signals_are_handed_on(number: signal.Signals, socket: str, tmp_path: Pa
     assert watched.wait(10) == 42
 
 
+ORPHAN = """
+import os, sys, time
+reading, writing = os.pipe()
+if os.fork() == 0:
+    orphan = os.fork()
+    if orphan:
+        os.write(writing, str(orphan).encode())
+    os._exit(0)
+os.wait()
+orphan = int(os.read(reading, 20))
+end = time.monotonic() + 10
+while os.path.exists(f"/proc/{orphan}"):
+    if time.monotonic() > end:
+        sys.exit("nobody waited for the orphan")
+    time.sleep(0.01)
+sys.exit(5)
+"""
+
+
+def test_the_first_process_of_a_container_buries_orphans(socket: str) -> None:
+    done = subprocess.run(
+        [
+            *("unshare", "--pid", "--fork", "--mount-proc"),
+            *(PROBE, "run", "--explain", "never", "--", sys.executable, "-c", ORPHAN),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PROBE_SOCKET": socket},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (5, "")
+
+
 def test_the_terminal_is_the_commands(socket: str) -> None:
     """^C reaches the command once, and job control stays with the shell."""
     pid, terminal = pty.fork()

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import uuid
@@ -34,20 +35,27 @@ ENVIRONMENT = {
 }
 MOUNTS = {"/opt/probe": str(CODE), "/opt/site": SITE}
 IMAGE = "localhost/sandbox-probe-test"
+PACKAGES = "python3,python3-venv"
+# What the images are built on comes from no registry: the root above stands in for it.
+BASES = ("docker.io/library/python:3.11-slim", "docker.io/library/debian:bookworm-slim")
+
+
+def codename() -> str:
+    return platform.freedesktop_os_release()["VERSION_CODENAME"]
 
 
 def root() -> Path:
     """A Debian of the host's own release, so that its Python fits the installed packages."""
-    codename = platform.freedesktop_os_release()["VERSION_CODENAME"]
-    folder = CACHE / codename
+    folder = CACHE / f"{codename()}-venv"
     if not folder.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        making = CACHE / f"{codename}.{os.getpid()}"
+        making = CACHE / f"{folder.name}.{os.getpid()}"
         subprocess.run(
-            ["debootstrap", "--variant=minbase", "--include=python3", codename, making],
+            ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", codename(), making],
             check=True,
             stdout=subprocess.DEVNULL,
         )
+        run(["chroot", making, "apt-get", "clean"])
         making.rename(folder)
     return folder
 
@@ -153,23 +161,79 @@ class Podman:
             '[containers]\ndefault_ulimits = ["nofile=20000:20000", "nproc=4096:4096"]\n'
             '[engine]\ncgroup_manager = "cgroupfs"\nruntime = "runc"\nevents_logger = "none"\n'
         )
-        self._environment = {**os.environ, "CONTAINERS_CONF": str(settings)}
-        if IMAGE not in self._podman("images", "--format", "{{.Repository}}"):
-            self._import()
+        self.environment = {**os.environ, "CONTAINERS_CONF": str(settings)}
+        self.storage = (f"--root={self._folder}/storage", "--runroot=/run/probe-test-podman")
+        self.provide(IMAGE, root())
 
-    def _podman(self, *arguments: str) -> str:
-        storage = ["--root", str(self._folder / "storage"), "--runroot", "/run/probe-test-podman"]
-        return run(["podman", *storage, *arguments], env=self._environment)
+    def __call__(self, *arguments: str | Path) -> str:
+        """What podman says; its complaint where it fails."""
+        return run(["podman", *self.storage, *arguments], env=self.environment)
 
-    def _import(self) -> None:
+    def start(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """What became of a new container, however it ended."""
+        command = ["podman", *self.storage, "run", "--rm", "--network=none", *arguments]
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False
+        )
+
+    @contextlib.contextmanager
+    def running(self, *arguments: str | Path) -> Iterator[str]:
+        """The id of a container for as long as it is needed."""
+        name = self("run", "--detach", "--network=none", *arguments).strip()
+        try:
+            yield name
+        finally:
+            self("rm", "--force", "--time=5", name)
+
+    def provide(self, image: str, folder: Path) -> None:
+        """Imports a root under the name of an image, if there is none of that name."""
+        known = self("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+        if image in known or f"{image}:latest" in known:
+            return
         with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
-            run(["tar", "-C", root(), "-cf", archive.name, "."])
-            self._podman("import", archive.name, IMAGE)
+            run(["tar", "-C", folder, "-cf", archive.name, "."])
+            self("import", archive.name, image)
 
     def examine(self, *options: str) -> dict[str, Any]:
         """The examination of a container that is made with these options."""
         settings = [f"--env={name}={value}" for name, value in ENVIRONMENT.items()]
         settings += [f"--volume={source}:{path}:ro" for path, source in MOUNTS.items()]
-        said = self._podman("run", "--rm", "--network=none", *settings, *options, IMAGE, *COMMAND)
+        said = self("run", "--rm", "--network=none", *settings, *options, IMAGE, *COMMAND)
         report: dict[str, Any] = json.loads(said)
         return report
+
+
+class Buildah:
+    """Builds images into podman's storage, with this machine's ways to the package indexes."""
+
+    def __init__(self, podman: Podman, folder: Path) -> None:
+        """`folder` holds the settings that a build gets to see."""
+        self._podman = podman
+        podman("image", "prune", "--force", "--filter=until=24h")  # what older sources left
+        for base in BASES:
+            podman.provide(base, root())
+        pip, apt = folder / "pip.conf", folder / "apt.conf"
+        pip.write_text("[global]\n" + "".join(f"{n} = {v}\n" for n, v in pip_settings().items()))
+        apt.write_text(run(["apt-config", "dump", "Acquire::http", "Acquire::https"]))
+        self._mounts = [(pip, "/etc/pip.conf"), (apt, "/etc/apt/apt.conf.d/99host")]
+        certificate = pip_settings().get("cert")
+        if certificate:
+            self._mounts.append((Path(certificate), certificate))
+
+    def build(self, image: str, folder: Path, *options: str) -> None:
+        """Builds the Dockerfile in the folder."""
+        command = ["buildah", *self._podman.storage, "bud", "--isolation=chroot", "--pull-never"]
+        command += ["--layers", "--format=docker", f"--tag={image}"]
+        command += [f"--volume={source}:{place}:ro" for source, place in self._mounts]
+        run([*command, *options, folder], env=self._podman.environment)
+
+
+def pip_settings() -> dict[str, str]:
+    """How pip reaches its index on this machine."""
+    found: dict[str, str] = {}
+    for line in run([sys.executable, "-m", "pip", "config", "list"]).splitlines():
+        name, _, value = line.partition("=")
+        name = name.removeprefix(":env:.").removeprefix("global.").removeprefix("default-")
+        if name in ("cert", "index-url", "proxy", "timeout", "trusted-host"):
+            found.setdefault(name, value.strip("'"))  # the environment comes first
+    return found
