@@ -53,7 +53,7 @@ RUN ln -s /opt/sandbox-probe/bin/probe /usr/local/bin/probe
 ENTRYPOINT ["/opt/sandbox-probe/bin/entrypoint"]
 CMD ["probe", "--help"]
 
-# With Debian's bcc, and so with LLVM, for traces of your own.
+# With Debian's bcc, and so with LLVM, for kernels without BTF.
 FROM probe AS probe-bcc
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends python3-bpfcc \

@@ -1,4 +1,4 @@
-"""The build hook: the wheel carries the BPF objects of every architecture."""
+"""The build hook: the wheel carries the BPF objects of every architecture, and bcc's sources."""
 
 from __future__ import annotations
 
@@ -17,3 +17,6 @@ class ObjectsHook(BuildHookInterface[Any]):
         if self.target_name == "wheel":
             subprocess.run([sys.executable, str(Path(self.root) / "bpf" / "build.py")], check=True)
             build_data["artifacts"].append("probe/engine/objects/*.o")
+        if self.target_name == "wheel" and version == "standard":
+            # An editable install finds them where they are written.
+            build_data["force_include"]["bpf"] = "probe/engine/sources"

@@ -88,7 +88,8 @@ def test_a_32_bit_program(hidden: Run, tmp_path: Path) -> None:
     source = tmp_path / "narrow.s"
     source.write_text(
         ".globl _start\n_start: movl $5, %eax; movl $path, %ebx; movl $0x41, %ecx\n"
-        'movl $0600, %edx; int $0x80\nmovl $1, %eax; movl $3, %ebx; int $0x80\npath: .asciz "/proc/version/x"\n'
+        "movl $0600, %edx; int $0x80\nmovl $1, %eax; movl $3, %ebx; int $0x80\n"
+        'path: .asciz "/proc/version/x"\n'
     )
     program = tmp_path / "narrow"
     subprocess.run(["gcc", "-m32", "-nostdlib", "-static", "-o", program, source], check=True)

@@ -63,6 +63,7 @@ def test_the_objects_of_every_machine_are_inside(wheel: Path) -> None:
         names = set(archive.namelist())
         for name in ("x86_64", "x86_64-legacy", "aarch64", "aarch64-legacy"):
             assert archive.read(f"probe/engine/objects/{name}.o")[:4] == b"\x7fELF"
+    assert {"probe/engine/sources/events.h", "probe/engine/sources/bcc/probe.bcc.c"} <= names
     assert {f"collector/report/page.{kind}" for kind in ("html", "css", "js")} <= names
     assert {"probe/report.schema.json", "probe/abi/x86_64.tbl", "sandbox_probe_pytest.py"} <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/", "proto/"))]

@@ -139,14 +139,15 @@ def _show_tracepoints() -> None:
     if any(os.path.exists(f"{folder}/events") for folder in _FOLDERS):
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    for result in (
-        lambda: libc.unshare(_CLONE_NEWNS),
-        lambda: libc.mount(b"none", b"/", None, _MS_PRIVATE_RECURSIVE, None),
-        lambda: libc.mount(b"none", _FOLDERS[0].encode(), b"tracefs", 0, None),
-    ):
-        if result() != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"tracefs cannot be mounted: {os.strerror(code)}")
+    _check(libc.unshare(_CLONE_NEWNS))
+    _check(libc.mount(b"none", b"/", None, _MS_PRIVATE_RECURSIVE, None))
+    _check(libc.mount(b"none", _FOLDERS[0].encode(), b"tracefs", 0, None))
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"tracefs cannot be mounted: {os.strerror(code)}")
 
 
 def _compile(spec: importlib.machinery.ModuleSpec) -> Any:
