@@ -179,14 +179,18 @@ static __always_inline void follow(struct task_struct *task, struct task_state *
 }
 
 /* prctl(2) does much else, and runtimes call it a hundred times when they drop capabilities. */
-static __always_inline bool has_installed(s32 nr, s64 ret)
+static __always_inline bool has_installed(struct task_struct *task, s32 nr, s64 ret)
 {
-	u32 operation;
+	bool compat = task_in_compat_call(task);
+	s32 prctl_nr = compat ? settings.compat_prctl_nr : settings.prctl_nr;
+	u64 args[6];
 
-	if (ret < 0 || (nr != settings.seccomp_nr && nr != settings.prctl_nr))
+	if (ret < 0)
 		return false;
-	operation = regs_arg(current_regs(), 0);
-	return operation == (nr == settings.seccomp_nr ? SECCOMP_SET_MODE_FILTER : PR_SET_SECCOMP);
+	if (nr != prctl_nr && nr != (compat ? settings.compat_seccomp_nr : settings.seccomp_nr))
+		return false;
+	regs_args(current_regs(), compat, args);
+	return (u32)args[0] == (nr == prctl_nr ? PR_SET_SECCOMP : SECCOMP_SET_MODE_FILTER);
 }
 
 /* A filter installed where an earlier one was freed must not pass for it. */
@@ -217,7 +221,7 @@ __noinline u32 seccomp_exit(s32 nr, s64 ret)
 
 	if (state && state->serial)
 		follow(task, state, nr, ret);
-	if (has_installed(nr, ret)) {
+	if (has_installed(task, nr, ret)) {
 		seccomp_installed(task);
 		return 0;
 	}

@@ -243,6 +243,15 @@ def test_a_denied_32_bit_call(built: Callable[[str], Path], watched: Watch) -> N
     assert event["args"][:3] == [11, 22, 33]
 
 
+def test_a_filter_that_a_32_bit_call_installs(built: Callable[[str], Path], watched: Watch) -> None:
+    """Where one was that is gone, so that it has the address of a filter that is known."""
+    denied, compat = built("denied"), built("compat")
+    other = f"{denied} 0x7fff0000 {number('getpriority')}"
+    script = f"for i in $(seq 10); do {other}; {compat} denied; done"
+    events = watched("seccomp", "bash", "-c", script)
+    assert sum(event["count"] for event in events) == 10
+
+
 def test_a_32_bit_file_call(built: Callable[[str], Path], watched: Watch, tmp_path: Path) -> None:
     with Sandbox(Profile(read_only=[str(tmp_path)]), "t") as sandbox:
         command = sandbox.command([str(built("compat")), "open", str(tmp_path / "new")])
