@@ -201,7 +201,9 @@ int BPF_PROG(signal_alone, int signal, struct kernel_siginfo *info, struct task_
 SEC("tp_btf/mark_victim")
 int BPF_PROG(oom_victim_task, struct task_struct *victim)
 {
-	report_oom(victim);
+	/* A load of this kind the verifier accepts from a task only: of a number it refuses it. */
+	if (victim->tgid)
+		report_oom(victim);
 	return 0;
 }
 
