@@ -121,6 +121,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	int nr = regs_syscall(regs);
 	u32 serial = 0;
 
+	/* rt_sigreturn(2) leaves no number, and what it puts back is the result of no call. */
+	if (nr < 0)
+		return 0;
 	/*
 	 * The kernel restarts these after a signal; their end is yet to come. But if the
 	 * signal kills, a connection that was being made is given up.
