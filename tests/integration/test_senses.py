@@ -446,26 +446,26 @@ def test_long_and_odd_names(watched: Watch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "path", "errno"),
+    ("statement", "path"),
     [
-        ("os.posix_spawn('/no/such', ['x'], {})", "/no/such", "ENOENT"),
-        ("subprocess.run(['/no/such'])", "/no/such", "ENOENT"),
-        ("os.execve(os.open('/etc/passwd', 0), ['x'], {})", "", "EACCES"),
-        ("os.execve(memory(b'text'), ['x'], {})", "", "ENOEXEC"),
-        ("os.execv('/bin/true', ['x' * 3_000_000])", "/bin/true", "E2BIG"),
+        ("os.posix_spawn('/no/such', ['x'], {})", "/no/such"),
+        ("subprocess.run(['/no/such'])", "/no/such"),
+        ("os.execve(os.open('/etc/passwd', 0), ['x'], {})", ""),
+        ("os.execve(memory(b'text'), ['x'], {})", ""),
+        ("os.execv('/bin/true', ['x' * 3_000_000])", "/bin/true"),
     ],
     ids=["posix_spawn", "vfork", "execveat", "memfd", "too long"],
 )
-def test_other_ways_to_start_a_program(
-    statement: str, path: str, errno: str, watched: Watch
-) -> None:
+def test_other_ways_to_start_a_program(statement: str, path: str, watched: Watch) -> None:
     code = (
         "import os, subprocess\n"
-        "def memory(data):\n fd = os.memfd_create('m', 0); os.write(fd, data); return fd\n"
-        f"try: {statement}\nexcept OSError: pass\n"
+        "def memory(data):\n fd = os.memfd_create('m'); os.write(fd, data); return fd\n"
+        f"try: {statement}\nexcept OSError as error: os._exit(error.errno)\n"
     )
     event = watched("exec", PYTHON, "-c", code)[-1]
-    assert (event["path"], event["errno"]) == (path, errno)
+    # Of 5.10 on arm64 a memfd with text has ENOENT, of others ENOEXEC.
+    answer = subprocess.run([PYTHON, "-c", code], check=False).returncode
+    assert answer and (event["path"], event["errno"]) == (path, abi.errno_name(answer))
 
 
 # --- processes ----------------------------------------------------------------
