@@ -14,7 +14,8 @@ LANGUAGES := python3-psycopg2 python3-pytest nodejs npm default-jdk-headless gol
 RUNTIMES := debootstrap runc podman buildah runsc golang-github-containers-common
 
 EMULATION := qemu-system-x86 mmdebstrap busybox-static kmod cpio e2fsprogs \
-	debian-archive-keyring
+	debian-archive-keyring qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
+	gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
 
 .PHONY: setup demo test test-sandboxes test-kernels test-kernels-slice test-faults fuzz fuzz-all fuzz-imports gallery gallery-slice check lint types proto schema docs bench bench-accuracy calibrate clean
 
@@ -75,10 +76,10 @@ test-kernels: setup
 	tools/apt $(EMULATION)
 	$(BIN)/python -m pytest -q tests/kernels
 
-# Every seventh test, on two of them.
+# Every seventh test, on two of them and on one of arm64.
 test-kernels-slice: setup
 	tools/apt $(EMULATION)
-	$(BIN)/python -m pytest -q --guest-every 7 --kernels 6.1,7 tests/kernels
+	$(BIN)/python -m pytest -q --guest-every 7 --kernels 6.1,7,arm64-6.1 tests/kernels
 
 check: lint types
 

@@ -19,6 +19,12 @@ static __always_inline u64 regs_arg(struct pt_regs *regs, int index)
 	return index == 0 ? field(regs, di) : index == 1 ? field(regs, si) : field(regs, dx);
 }
 
+/* What syscall_rollback() makes a call's result, so that it can be made again. */
+static __always_inline u64 regs_rollback(struct pt_regs *regs)
+{
+	return field(regs, orig_ax);
+}
+
 static __always_inline u64 regs_ip(struct pt_regs *regs)
 {
 	return field(regs, ip);
@@ -63,6 +69,12 @@ static __always_inline u64 regs_arg(struct pt_regs *regs, int index)
 	return index == 0   ? field(regs, orig_x0)
 	       : index == 1 ? field(regs, user_regs.regs[1])
 			    : field(regs, user_regs.regs[2]);
+}
+
+/* syscall_rollback() puts the first argument back; -100 is AT_FDCWD as well as -ENETDOWN. */
+static __always_inline u64 regs_rollback(struct pt_regs *regs)
+{
+	return field(regs, orig_x0);
 }
 
 static __always_inline u64 regs_ip(struct pt_regs *regs)

@@ -340,7 +340,9 @@ struct settings {
 	__s32 sendmsg_nr;
 	__s32 sendmmsg_nr;
 	__s32 brk_nr;
-	__s32 socketcall_nr; /* of the 32-bit table */
+	__s32 socketcall_nr; /* of the 32-bit table, as those after it; -1 on arm */
+	__s32 compat_seccomp_nr;
+	__s32 compat_prctl_nr;
 	__u64 file_errnos[3]; /* bit n: errno n is reported for file calls */
 	__u64 call_errnos[3]; /* of calls of no other sense */
 	/* Last, since the verifier bounds a byte offset into the ones above too loosely. */

@@ -134,6 +134,14 @@ struct sighand_struct {
 	struct k_sigaction action[64];
 };
 
+typedef struct {
+	unsigned long sig[1];
+} sigset_t;
+
+struct sigpending {
+	sigset_t signal;
+};
+
 struct signal_struct {
 	atomic_t live;
 	int group_exit_code;
@@ -317,6 +325,7 @@ struct task_struct {
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
 	struct sighand_struct *sighand;
+	struct sigpending pending;
 	struct seccomp seccomp;
 	struct css_set *cgroups;
 };

@@ -121,6 +121,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	int nr = regs_syscall(regs);
 	u32 serial = 0;
 
+	/* rt_sigreturn(2) leaves no number, and what it puts back is the result of no call. */
+	if (nr < 0)
+		return 0;
 	/*
 	 * The kernel restarts these after a signal; their end is yet to come. But if the
 	 * signal kills, a connection that was being made is given up.
@@ -201,7 +204,9 @@ int BPF_PROG(signal_alone, int signal, struct kernel_siginfo *info, struct task_
 SEC("tp_btf/mark_victim")
 int BPF_PROG(oom_victim_task, struct task_struct *victim)
 {
-	report_oom(victim);
+	/* A load of this kind the verifier accepts from a task only: of a number it refuses it. */
+	if (victim->tgid)
+		report_oom(victim);
 	return 0;
 }
 

@@ -45,12 +45,15 @@ static __always_inline bool always_allowed(struct task_struct *task, u32 nr)
 	unsigned long word = 0;
 	u32 cache;
 
-	if (!filter || nr >= SYSCALLS || !bpf_core_field_exists(filter->cache))
+	if (!filter || nr >= SYSCALLS || !bpf_core_field_exists(filter->cache.allow_native))
 		return false;
-	if (task_in_compat_call(task))
+	/* Kernels without 32-bit calls have one bitmap only. */
+	if (!task_in_compat_call(task))
+		cache = bpf_core_field_offset(filter->cache.allow_native);
+	else if (bpf_core_field_exists(filter->cache.allow_compat))
 		cache = bpf_core_field_offset(filter->cache.allow_compat);
 	else
-		cache = bpf_core_field_offset(filter->cache.allow_native);
+		return false;
 	bpf_probe_read_kernel(&word, sizeof(word),
 			      (void *)filter + cache + (nr / 64) * sizeof(word));
 	return word & (1UL << (nr % 64));
@@ -179,14 +182,18 @@ static __always_inline void follow(struct task_struct *task, struct task_state *
 }
 
 /* prctl(2) does much else, and runtimes call it a hundred times when they drop capabilities. */
-static __always_inline bool has_installed(s32 nr, s64 ret)
+static __always_inline bool has_installed(struct task_struct *task, s32 nr, s64 ret)
 {
-	u32 operation;
+	bool compat = task_in_compat_call(task);
+	s32 prctl_nr = compat ? settings.compat_prctl_nr : settings.prctl_nr;
+	u64 args[6];
 
-	if (ret < 0 || (nr != settings.seccomp_nr && nr != settings.prctl_nr))
+	if (ret < 0)
 		return false;
-	operation = regs_arg(current_regs(), 0);
-	return operation == (nr == settings.seccomp_nr ? SECCOMP_SET_MODE_FILTER : PR_SET_SECCOMP);
+	if (nr != prctl_nr && nr != (compat ? settings.compat_seccomp_nr : settings.seccomp_nr))
+		return false;
+	regs_args(current_regs(), compat, args);
+	return (u32)args[0] == (nr == prctl_nr ? PR_SET_SECCOMP : SECCOMP_SET_MODE_FILTER);
 }
 
 /* A filter installed where an earlier one was freed must not pass for it. */
@@ -204,6 +211,12 @@ static __always_inline void seccomp_installed(struct task_struct *task)
 	}
 }
 
+/* KILL and TRAP leave no result, but a signal on its way, and that one tells. */
+static __always_inline bool is_rolled_back(struct task_struct *task, s64 ret)
+{
+	return (u32)ret == (u32)regs_rollback(current_regs()) && is_pending(task, SIGSYS);
+}
+
 /*
  * Could this result be a filter's? Returns the serial of the suspicion, 0 where it
  * is none, HIDDEN where it is one of a storm: then no other sense tells it either.
@@ -217,12 +230,13 @@ __noinline u32 seccomp_exit(s32 nr, s64 ret)
 
 	if (state && state->serial)
 		follow(task, state, nr, ret);
-	if (has_installed(nr, ret)) {
+	if (has_installed(task, nr, ret)) {
 		seccomp_installed(task);
 		return 0;
 	}
-	/* KILL and TRAP leave the call's number in the result; the signal tells. */
-	if ((ret >= 0 && !watch_enters) || ret == nr || nr < 0 || always_allowed(task, nr))
+	if (is_rolled_back(task, ret))
+		return HIDDEN;
+	if ((ret >= 0 && !watch_enters) || always_allowed(task, nr))
 		return 0;
 	if (state && state->enters) {
 		entered = state->entered == nr + 1 ? ENTERED_YES : ENTERED_NO;

@@ -193,6 +193,12 @@ static __always_inline bool is_handled(struct task_struct *task, int signal)
 	return handler;
 }
 
+/* Whether a signal that was sent to this very thread waits for it. */
+static __always_inline bool is_pending(struct task_struct *task, int signal)
+{
+	return BPF_CORE_READ(task, pending.signal.sig[0]) & (1UL << (signal - 1));
+}
+
 static __always_inline u64 task_capabilities(struct task_struct *task)
 {
 	const struct cred *cred = BPF_CORE_READ(task, cred);

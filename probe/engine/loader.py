@@ -209,13 +209,16 @@ def _refusal(error: BpfError) -> Refusal | EngineError:
 def settings(machine: str, everyone: bool) -> records.Settings:
     """What the programs are told before they run."""
     numbers = abi.syscall_numbers(machine)
+    compat = abi.syscall_numbers(abi.COMPAT[machine])
     return records.Settings(
         pid_ns=os.stat("/proc/self/ns/pid").st_ino,
         self_tgid=os.getpid(),
         mnt_ns=os.stat("/proc/self/ns/mnt").st_ino,
         everyone=everyone,
         **{f"{name}_nr": numbers[name] for name in _NUMBERED},
-        socketcall_nr=abi.syscall_numbers(abi.COMPAT[machine]).get("socketcall", -1),
+        socketcall_nr=compat.get("socketcall", -1),
+        compat_seccomp_nr=compat["seccomp"],
+        compat_prctl_nr=compat["prctl"],
         successes=calls.successes(machine),
         call_errnos=calls.call_errnos(),
         file_errnos=calls.file_errnos(),

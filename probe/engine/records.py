@@ -329,6 +329,8 @@ class Settings(ctypes.Structure):
         ("sendmmsg_nr", c_int32),
         ("brk_nr", c_int32),
         ("socketcall_nr", c_int32),
+        ("compat_seccomp_nr", c_int32),
+        ("compat_prctl_nr", c_int32),
         ("file_errnos", c_uint64 * 3),
         ("call_errnos", c_uint64 * 3),
         ("successes", c_uint64 * 8),

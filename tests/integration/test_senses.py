@@ -21,6 +21,8 @@ from probe import abi, local
 pytestmark = pytest.mark.bpf
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = "/usr/bin/python3"
+# What mkdir(3) calls: machines that came late to Linux have only the call with a directory.
+MKDIR = "mkdir" if "mkdir" in abi.syscall_numbers(platform.machine()) else "mkdirat"
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +77,23 @@ def test_a_refused_call(
     assert event["args"] == [11, 22, 33, 44, 55, 66]
     assert event["filter"] == "rule for this call with these arguments"
     assert event["comm"] == "denied"
+
+
+@pytest.mark.parametrize(
+    ("action", "told"),
+    [("TRAP", "trap"), ("KILL_PROCESS", "kill_process"), ("KILL_THREAD", "kill_thread")],
+)
+def test_a_first_argument_that_could_be_an_errno(action: str, told: str, watched: Watch) -> None:
+    """Where the kernel puts it back into the register of the result: AT_FDCWD is -100."""
+    code = (
+        "import ctypes\n"
+        "call, path = ctypes.CDLL(None).syscall, b'/tmp/x'\n"
+        f"call({number('mkdirat')}, ctypes.c_long(-100), path, 0o700)\n"
+    )
+    with Sandbox(Profile(seccomp={"mkdirat": action}), "trap") as sandbox:
+        events = watched("seccomp", *sandbox.command([PYTHON, "-c", code]))
+    assert [(event["syscall"], event["action"]) for event in events] == [("mkdirat", told)]
+    assert events[0]["path"] == "/tmp/x"
 
 
 @pytest.mark.parametrize("action", [0x7FFF0000, 0x7FFC0000], ids=["allow", "log"])
@@ -253,6 +272,16 @@ def test_a_denied_32_bit_call(built: Callable[[str], Path], watched: Watch) -> N
 
 
 @pytest.mark.core
+def test_a_filter_that_a_32_bit_call_installs(built: Callable[[str], Path], watched: Watch) -> None:
+    """Where one was that is gone, so that it has the address of a filter that is known."""
+    denied, compat = built("denied"), built("compat")
+    other = f"{denied} 0x7fff0000 {number('getpriority')}"
+    script = f"for i in $(seq 10); do {other}; {compat} denied; done"
+    events = watched("seccomp", "bash", "-c", script)
+    assert sum(event["count"] for event in events) == 10
+
+
+@pytest.mark.core
 def test_a_32_bit_file_call(built: Callable[[str], Path], watched: Watch, tmp_path: Path) -> None:
     with Sandbox(Profile(read_only=[str(tmp_path)]), "t") as sandbox:
         command = sandbox.command([str(built("compat")), "open", str(tmp_path / "new")])
@@ -286,7 +315,7 @@ def test_words_written_by_a_32_bit_call(built: Callable[[str], Path], watched: W
 def test_the_path_of_a_refused_call(watched: Watch) -> None:
     path = "/tmp/odd\n\x1b[31mname"
     code = f"import os\ntry: os.mkdir({path!r})\nexcept OSError: pass"
-    with Sandbox(Profile(seccomp={"mkdir": "EPERM"}), "path") as sandbox:
+    with Sandbox(Profile(seccomp={MKDIR: "EPERM"}), "path") as sandbox:
         event = watched("seccomp", *sandbox.command([PYTHON, "-c", code]))[-1]
     assert event["path"] == path
 
@@ -300,9 +329,9 @@ def test_prctl_without_end_does_not_bring_the_filter_out_again(watched: Watch) -
         "try: os.mkdir('/tmp/x')\n"
         "except OSError: pass\n"
     )
-    with Sandbox(Profile(seccomp={"mkdir": "EPERM"}), "prctl") as sandbox:
+    with Sandbox(Profile(seccomp={MKDIR: "EPERM"}), "prctl") as sandbox:
         [event] = watched("seccomp", *sandbox.command([PYTHON, "-c", code]))
-    assert (event["syscall"], event["errno"]) == ("mkdir", "EPERM")
+    assert (event["syscall"], event["errno"]) == (MKDIR, "EPERM")
 
 
 # --- programs -----------------------------------------------------------------
@@ -431,26 +460,26 @@ def test_long_and_odd_names(watched: Watch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "path", "errno"),
+    ("statement", "path"),
     [
-        ("os.posix_spawn('/no/such', ['x'], {})", "/no/such", "ENOENT"),
-        ("subprocess.run(['/no/such'])", "/no/such", "ENOENT"),
-        ("os.execve(os.open('/etc/passwd', 0), ['x'], {})", "", "EACCES"),
-        ("os.execve(memory(b'text'), ['x'], {})", "", "ENOEXEC"),
-        ("os.execv('/bin/true', ['x' * 3_000_000])", "/bin/true", "E2BIG"),
+        ("os.posix_spawn('/no/such', ['x'], {})", "/no/such"),
+        ("subprocess.run(['/no/such'])", "/no/such"),
+        ("os.execve(os.open('/etc/passwd', 0), ['x'], {})", ""),
+        ("os.execve(memory(b'text'), ['x'], {})", ""),
+        ("os.execv('/bin/true', ['x' * 3_000_000])", "/bin/true"),
     ],
     ids=["posix_spawn", "vfork", "execveat", "memfd", "too long"],
 )
-def test_other_ways_to_start_a_program(
-    statement: str, path: str, errno: str, watched: Watch
-) -> None:
+def test_other_ways_to_start_a_program(statement: str, path: str, watched: Watch) -> None:
     code = (
         "import os, subprocess\n"
         "def memory(data):\n fd = os.memfd_create('m'); os.write(fd, data); return fd\n"
-        f"try: {statement}\nexcept OSError: pass\n"
+        f"try: {statement}\nexcept OSError as error: os._exit(error.errno)\n"
     )
     event = watched("exec", PYTHON, "-c", code)[-1]
-    assert (event["path"], event["errno"]) == (path, errno)
+    # Of 5.10 on arm64 a memfd with text has ENOENT, of others ENOEXEC.
+    answer = subprocess.run([PYTHON, "-c", code], check=False).returncode
+    assert answer and (event["path"], event["errno"]) == (path, abi.errno_name(answer))
 
 
 # --- processes ----------------------------------------------------------------
@@ -583,7 +612,7 @@ def test_a_connection_that_was_being_made_when_the_program_was_killed(watched: W
     rules = f"table inet t {{\n {chain}\n}}\n"
     code = "import socket; socket.create_connection(('127.0.0.1', 81))"
     with Sandbox(Profile(network="loopback", firewall=rules), "t") as sandbox:
-        command = sandbox.command(["timeout", "0.5", PYTHON, "-c", code])
+        command = sandbox.command(["timeout", "2", PYTHON, "-c", code])
         event = watched("connect", *command)[-1]
     assert (event["port"], event["abandoned"], event["comm"]) == (81, True, "python3")
     assert event["duration_s"] > 0.2
@@ -719,8 +748,8 @@ def test_the_limit_behind_an_errno(
 
 def test_a_library_on_a_noexec_mount(watched: Watch) -> None:
     script = (
-        "mount -t tmpfs -o noexec none /mnt && cp $(ldconfig -p | awk '/libz.so.1 /{print $NF}' "
-        "| head -1) /mnt/lib.so && python3 -c 'import ctypes; ctypes.CDLL(\"/mnt/lib.so\")'"
+        "mount -t tmpfs -o noexec none /mnt && cp /usr/lib/$(uname -m)-linux-gnu/libz.so.1 "
+        "/mnt/lib.so && python3 -c 'import ctypes; ctypes.CDLL(\"/mnt/lib.so\")'"
     )
     event = watched("file", "unshare", "--mount", "bash", "-c", script)[-1]
     assert (event["syscall"], event["errno"], event["path"]) == ("mmap", "EPERM", "/mnt/lib.so")

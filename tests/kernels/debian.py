@@ -13,6 +13,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine import AMD64, ARM64, Machine
+
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 SUITE = "bookworm"  # of the root file system; its Python is PYTHON
 PYTHON = "3.11"
@@ -20,6 +22,9 @@ PACKAGES = (
     *("python3", "python3-venv", "libbpf1", "libseccomp2", "bubblewrap", "strace", "nftables"),
     *("iproute2", "kmod", "hostname"),
 )
+# What installation brings along by itself, and the program of the initial RAM disk.
+UNPACKED = ("?essential", "mount", "procps", "e2fsprogs", "busybox-static")
+_MERGED = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Kernel:
     name: str
     suite: str
     package: str = "linux-image-cloud-amd64"
+    machine: Machine = AMD64
 
     def folder(self) -> Path:
         """Its packages, unpacked."""
@@ -49,6 +55,10 @@ KERNELS = (
     Kernel("6.1", "bookworm-security"),
     Kernel("6.12", "bookworm-security", "linux-image-6.12-cloud-amd64"),
     Kernel("7", "trixie-backports"),
+    # Of arm64 the security archive has lists of bullseye, and no longer the packages.
+    Kernel("arm64-5.10", "bullseye", "linux-image-cloud-arm64", ARM64),
+    Kernel("arm64-6.1", "bookworm-security", "linux-image-cloud-arm64", ARM64),
+    Kernel("arm64-7", "trixie-backports", "linux-image-cloud-arm64", ARM64),
 )
 
 
@@ -89,6 +99,7 @@ def _fetch(kernel: Kernel, folder: Path) -> None:
     configuration.write_text(
         f'Dir::State "{apt}"; Dir::State::lists "{apt}/lists"; Dir::Cache "{apt}";\n'
         f'Dir::State::status "{apt}/status"; APT::Sandbox::User "root";\n'
+        f'APT::Architecture "{kernel.machine.name}"; APT::Architectures "";\n'
         f'Dir::Etc::sourcelist "{apt}/sources.list"; Dir::Etc::sourceparts "/dev/null";\n'
     )
     private = {"APT_CONFIG": str(configuration)}
@@ -118,15 +129,27 @@ def _packages(package: str, private: dict[str, str]) -> list[str]:
     return sorted(set(re.findall(r"^linux-(?:image|binary|modules)-\d\S+", depends, re.MULTILINE)))
 
 
-def root_tree() -> Path:
+def root_tree(machine: Machine) -> Path:
     """A root file system with PACKAGES, as a folder."""
-    content = zlib.crc32(" ".join((SUITE, *PACKAGES)).encode())
+    packages = PACKAGES if machine.native else (*PACKAGES, *UNPACKED)
+    content = zlib.crc32(" ".join((SUITE, machine.name, *packages)).encode())
     folder = cache() / f"guest-{content:08x}"
     if not folder.exists():
         partial = folder.parent / f"{folder.name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        bootstrap = ["mmdebstrap", "--variant=minbase", "--mode=root"]
-        _run(*bootstrap, f"--include={','.join(PACKAGES)}", SUITE, partial, _mirror(SUITE))
+        bootstrap = ["mmdebstrap", "--mode=root"]
+        bootstrap += ["--variant=minbase"] if machine.native else ["--variant=extract", _MERGED]
+        bootstrap += [f"--architectures={machine.name}", f"--include={','.join(packages)}"]
+        _run(*bootstrap, SUITE, partial, _mirror(SUITE))
+        if not machine.native:
+            _settle(partial)
         partial.rename(folder)
     return folder
+
+
+def _settle(tree: Path) -> None:
+    """What the scripts of unpacked packages would have done."""
+    for name in ("passwd", "group"):
+        shutil.copy(tree / "usr" / "share" / "base-passwd" / f"{name}.master", tree / "etc" / name)
+    (tree / "mnt").mkdir()

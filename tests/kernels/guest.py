@@ -14,6 +14,7 @@ import tarfile
 from pathlib import Path
 
 from debian import PYTHON, Kernel, cache, root_tree
+from machine import Machine
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
@@ -22,32 +23,40 @@ VENV = "/opt/probe"
 SOURCE = "/opt/source"
 # What the tests need in the guest besides the probe itself.
 TEST_PACKAGES = ("pytest", "pytest-timeout", "jsonschema", "hypothesis", "psycopg[binary]")
-_PLATFORMS = ("manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_28_x86_64")
+PIP = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
 _DRIVERS = ("virtio_pci", "virtio_blk")
 _EXCHANGE_BYTES = 32 << 20  # the disk that brings the job and takes the results
 
 
-def root_image(folder: Path) -> Path:
+def root_image(machine: Machine, folder: Path) -> Path:
     """The root file system with the wheel, the tests and their programs, as a disk."""
-    tree = root_tree()
-    _install_wheel(tree, folder)
-    _install_tests(tree)
+    tree = root_tree(machine)
+    run(*PIP, "wheel", "--no-deps", "-w", folder, REPOSITORY)
+    wheel = next(folder.glob("*.whl"))
+    if machine.native:
+        _install_wheel(tree, wheel, machine)
+    else:
+        _unpack_wheel(tree, wheel, machine)
+    _install_tests(tree, machine)
     shutil.copy(HERE / "guest", tree / "sbin" / "guest")
     (tree / "usr" / "lib" / "modules").mkdir(exist_ok=True)
-    return disk(tree, folder / "root.img")
+    return disk(tree, folder / f"root-{machine.name}.img")
 
 
-def _install_wheel(tree: Path, folder: Path) -> None:
+def _foreign(machine: Machine) -> list[object]:
+    """What pip of this machine must be told to take packages for the guest's Python."""
+    platforms = [f"--platform={platform}" for platform in machine.platforms()]
+    return [
+        *(*platforms, "--only-binary=:all:", f"--python-version={PYTHON}"),
+        *("-c", REPOSITORY / "requirements.lock"),
+    ]
+
+
+def _install_wheel(tree: Path, wheel: Path, machine: Machine) -> None:
     """pip of this machine downloads, pip of the tree installs: that one needs no network."""
     wheels = tree / "opt" / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    run(*pip, "wheel", "--no-deps", "-w", folder, REPOSITORY)
-    wheel = next(folder.glob("*.whl"))
-    foreign = [f"--platform={platform}" for platform in _PLATFORMS]
-    foreign += ["--only-binary=:all:", f"--python-version={PYTHON}"]
-    lock = REPOSITORY / "requirements.lock"
-    run(*pip, "download", *foreign, "-c", lock, "-d", wheels, wheel, *TEST_PACKAGES)
+    run(*PIP, "download", *_foreign(machine), "-d", wheels, wheel, *TEST_PACKAGES)
     if not (tree / VENV[1:]).exists():
         run("chroot", tree, "python3", "-m", "venv", VENV)
     install = [f"{VENV}/bin/pip", "-q", "--disable-pip-version-check", "install", "--no-index"]
@@ -57,7 +66,21 @@ def _install_wheel(tree: Path, folder: Path) -> None:
     shutil.rmtree(wheels)
 
 
-def _install_tests(tree: Path) -> None:
+def _unpack_wheel(tree: Path, wheel: Path, machine: Machine) -> None:
+    """pip of this machine does it all: that of the tree cannot run here."""
+    venv = tree / VENV[1:]
+    shutil.rmtree(venv, ignore_errors=True)
+    packages = venv / "lib" / f"python{PYTHON}" / "site-packages"
+    run(*PIP, "install", "--target", packages, *_foreign(machine), wheel, *TEST_PACKAGES)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (packages / "bin").rename(venv / "bin")
+    for script in (venv / "bin").iterdir():
+        _, _, rest = script.read_text().partition("\n")
+        script.write_text(f"#!{VENV}/bin/python\n{rest}")
+    (venv / "bin" / "python").symlink_to("/usr/bin/python3")
+
+
+def _install_tests(tree: Path, machine: Machine) -> None:
     source = tree / SOURCE[1:]
     shutil.rmtree(source, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__")
@@ -67,7 +90,8 @@ def _install_tests(tree: Path) -> None:
     programs.mkdir()
     for path in (*PROGRAMS.glob("*.c"), REPOSITORY / "bench" / "storm.c"):
         if not path.name.endswith(".bpf.c"):
-            run("cc", "-static", "-pthread", "-o", programs / path.stem, path)
+            compiler = machine.compat_compiler if path.stem == "compat" else machine.compiler
+            run(compiler, "-static", "-pthread", "-o", programs / path.stem, path)
 
 
 def disk(tree: Path, image: Path) -> Path:
@@ -83,7 +107,10 @@ def ram_disk(kernel: Kernel, folder: Path) -> Path:
     tree = folder / "initrd"
     for name in ("bin", "dev", "proc", "root", "modules"):
         (tree / name).mkdir(parents=True, exist_ok=True)
-    shutil.copy(shutil.which("busybox") or "/bin/busybox", tree / "bin" / "busybox")
+    busybox = Path(shutil.which("busybox") or "/bin/busybox")
+    if not kernel.machine.native:
+        busybox = root_tree(kernel.machine) / "bin" / "busybox"
+    shutil.copy(busybox, tree / "bin" / "busybox")
     for applet in ("sh", "mount", "umount", "insmod", "switch_root"):
         (tree / "bin" / applet).symlink_to("busybox")
     for number, module in enumerate(_in_order(kernel.modules(), _DRIVERS)):
@@ -122,13 +149,14 @@ def boot(kernel: Kernel, root: Path, job: str, folder: Path, limit_s: float) -> 
     with exchange.open("wb") as file:
         file.write(job.encode())
         file.truncate(_EXCHANGE_BYTES)
-    command = ["qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none"]
+    command = [*kernel.machine.emulator, "-nodefaults", "-no-reboot", "-display", "none"]
     # With several threads of emulation kernels panic now and then.
-    command += ["-accel", "tcg,thread=single", "-smp", "1", "-m", "2048", "-cpu", "max"]
+    command += ["-accel", "tcg,thread=single", "-smp", "1", "-m", "2048"]
     command += ["-serial", f"file:{console}", "-kernel", str(kernel.image())]
     command += ["-initrd", str(ram_disk(kernel, folder))]
     # Without ACPI: its interpreter has time limits that an emulation on a busy machine exceeds.
-    command += ["-append", "console=ttyS0 quiet panic=-1 mitigations=off acpi=off"]
+    words = f"console={kernel.machine.console} quiet panic=-1 mitigations=off acpi=off"
+    command += ["-append", words]
     for image, kept in ((root, False), (modules, False), (exchange, True)):
         options = f"file={image},format=raw,if=virtio,snapshot={'off' if kept else 'on'}"
         command += ["-drive", options]

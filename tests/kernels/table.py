@@ -15,8 +15,9 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "kernels.md"
 _SENSE = {"exit": "exec", "signal": "exec", "file": "files", "syscall": "files"}
 _HEAD = """# Kernels
 
-What the probe sees on Debian's cloud kernels, under cgroup v2. `make test-kernels` boots each of
-them, installs the wheel, runs the tests of the senses and the gallery there, and writes this page.
+What the probe sees on Debian's cloud kernels for x86-64 (amd64) and arm64, under cgroup v2.
+`make test-kernels` boots each of them, installs the wheel, runs the tests of the senses and the
+gallery there, and writes this page.
 A cell says how well a sense sees, and how many of its tests passed.
 """
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from debian import KERNELS, Kernel
 from guest import SOURCE, VENV, boot, root_image
+from machine import Machine
 from table import PAGE, Measured, page
 
 pytestmark = [pytest.mark.kernels, pytest.mark.timeout(1800)]
@@ -33,8 +36,14 @@ uname -r > /tmp/out/release
 
 
 @pytest.fixture(scope="session")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return root_image(tmp_path_factory.mktemp("root"))
+def root(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Machine], Path]:
+    """The disk of a machine's kernels."""
+
+    @functools.cache
+    def image(machine: Machine) -> Path:
+        return root_image(machine, tmp_path_factory.mktemp("root"))
+
+    return image
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +54,7 @@ def results() -> dict[str, Measured]:
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_everything_passes(
     kernel: Kernel,
-    root: Path,
+    root: Callable[[Machine], Path],
     tmp_path: Path,
     results: dict[str, Measured],
     pytestconfig: pytest.Config,
@@ -53,7 +62,8 @@ def test_everything_passes(
     wanted = pytestconfig.getoption("--kernels")
     if wanted and kernel.name not in wanted.split(","):
         pytest.skip("not asked for")
-    files = boot(kernel, root, job(pytestconfig.getoption("--guest-every")), tmp_path, LIMIT_S)
+    work = job(pytestconfig.getoption("--guest-every"))
+    files = boot(kernel, root(kernel.machine), work, tmp_path, LIMIT_S)
     assert "coverage.json" in files, files["log"].decode()
     results[kernel.name] = measured = Measured.read(kernel.name, files)
     assert not measured.failures, "\n\n".join(measured.failures)

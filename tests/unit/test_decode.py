@@ -64,3 +64,9 @@ def test_words_are_the_first_and_the_last_that_were_written(pieces: list[bytes])
     else:
         first, last = told.split("\n...\n", 1)
         assert said.startswith(first[:8]) and said.endswith(last[-8:])
+
+
+def test_a_32_bit_call_has_the_name_of_its_own_table() -> None:
+    """Numbers of linux/arch/arm/tools/syscall.tbl."""
+    names = {number: abi.syscall_name(number, abi.COMPAT["aarch64"]) for number in (5, 283, 397)}
+    assert names == {5: "open", 283: "connect", 397: "statx"}

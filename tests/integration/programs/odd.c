@@ -4,6 +4,7 @@
  * argument of everything it is asked, so that nothing is allowed beforehand.
  */
 #define _GNU_SOURCE
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -18,9 +19,16 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#if defined(__aarch64__)
+#define RESULT regs[0]
+#else
+#define RESULT rax
+#endif
 
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 
@@ -68,6 +76,7 @@ static int dispatched(void)
 static void emulate(void)
 {
 	struct user_regs_struct registers;
+	struct iovec vector = { .iov_base = &registers, .iov_len = sizeof(registers) };
 	int status;
 	pid_t child = fork();
 
@@ -80,9 +89,9 @@ static void emulate(void)
 	waitpid(child, &status, 0);
 	ptrace(PTRACE_SYSEMU, child, 0, 0);
 	waitpid(child, &status, 0);
-	ptrace(PTRACE_GETREGS, child, 0, &registers);
-	registers.rax = -EPERM;
-	ptrace(PTRACE_SETREGS, child, 0, &registers);
+	ptrace(PTRACE_GETREGSET, child, NT_PRSTATUS, &vector);
+	registers.RESULT = -EPERM;
+	ptrace(PTRACE_SETREGSET, child, NT_PRSTATUS, &vector);
 	ptrace(PTRACE_DETACH, child, 0, 0);
 	waitpid(child, &status, 0);
 }
