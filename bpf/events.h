@@ -82,6 +82,9 @@ struct record {
  */
 #define COMPAT_CALL 0x80000000U
 
+/* Where the effective capabilities could not be learned: there are not so many. */
+#define UNKNOWN_CAPABILITIES 0xffffffffffffffffULL
+
 #define FILTER_CHUNK 256
 #define MISSING_COUNT 32
 #define MISSING_SIZE 128

@@ -469,7 +469,7 @@ static void peer_of(struct socket *socket, struct sockaddr_bytes *peer)
 static void fill_peer(struct connect_record *e, struct sockaddr_bytes *peer)
 {
 	e->duration_ns = 0;
-	e->capabilities = 0;
+	e->capabilities = UNKNOWN_CAPABILITIES;
 	e->family = peer->family;
 	e->port = peer->port;
 	e->abandoned = 0;
@@ -731,7 +731,7 @@ static void report_file(struct task *task, struct call *call, struct site *site)
 	e->user_ns_level = 0;
 	__builtin_memcpy(e->args, site->args, sizeof(e->args));
 	e->limit = 0;
-	e->capabilities = 0;
+	e->capabilities = UNKNOWN_CAPABILITIES;
 	e->path[0] = 0;
 	if (call->path_arg != NO_ARG)
 		bpf_probe_read_user_str(e->path, sizeof(e->path),
@@ -764,7 +764,7 @@ static void report_call(struct task *task, struct call *call, struct site *site)
 	e->syscall = site->number;
 	e->limit = 0;
 	e->usage = 0;
-	e->capabilities = 0;
+	e->capabilities = UNKNOWN_CAPABILITIES;
 	e->user_ns_level = 0;
 	e->pad = 0;
 	e->path[0] = 0;

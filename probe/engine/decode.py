@@ -382,11 +382,11 @@ class Decoder:
     def _bind(self, record: records.ConnectRecord) -> Event:
         """A socket in the file system is a file that could not be made."""
         address, port = self._peer(record)
-        told = {
+        told: dict[str, Any] = {
             **self._base(record.head),
             "syscall": "bind",
             "errno": abi.errno_name(record.error),
-            "capabilities": record.capabilities,
+            "capabilities": _known(record.capabilities),
         }
         if record.family == socket.AF_UNIX:
             return File(**told, path=address)
@@ -422,7 +422,7 @@ class Decoder:
             detail=describe(name, tuple(record.args)),
             limit=_bounded(record.limit),
             usage=record.usage * _PAGE or None if record.error == errno.ENOMEM else None,
-            capabilities=record.capabilities,
+            capabilities=_known(record.capabilities),
             user_ns=record.user_ns_level or None,
         )
 
@@ -494,7 +494,7 @@ class Decoder:
             errno=abi.errno_name(record.error),
             cwd=text(record.cwd) or None,
             limit=_bounded(record.limit),
-            capabilities=record.capabilities,
+            capabilities=_known(record.capabilities),
             user_ns=record.user_ns_level or None,
         )
 
@@ -502,6 +502,10 @@ class Decoder:
 def _bounded(limit: int) -> int | None:
     """None where there is no limit, or none was looked up."""
     return limit if 0 < limit < _UNLIMITED else None
+
+
+def _known(capabilities: int) -> int | None:
+    return capabilities if capabilities != records.UNKNOWN_CAPABILITIES else None
 
 
 def _too_long(record: records.ExecFailedRecord) -> dict[str, object]:

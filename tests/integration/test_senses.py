@@ -81,7 +81,11 @@ def test_a_refused_call(
 
 @pytest.mark.parametrize(
     ("action", "told"),
-    [("TRAP", "trap"), ("KILL_PROCESS", "kill_process"), ("KILL_THREAD", "kill_thread")],
+    [
+        pytest.param("TRAP", "trap", marks=pytest.mark.core),
+        ("KILL_PROCESS", "kill_process"),
+        pytest.param("KILL_THREAD", "kill_thread", marks=pytest.mark.core),
+    ],
 )
 def test_a_first_argument_that_could_be_an_errno(action: str, told: str, watched: Watch) -> None:
     """Where the kernel puts it back into the register of the result: AT_FDCWD is -100."""

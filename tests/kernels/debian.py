@@ -22,6 +22,7 @@ PACKAGES = (
     *("python3", "python3-venv", "libbpf1", "libseccomp2", "bubblewrap", "strace", "nftables"),
     *("iproute2", "kmod", "hostname"),
 )
+LIBBCC = "python3-bpfcc"
 # What installation brings along by itself, and the program of the initial RAM disk.
 UNPACKED = ("?essential", "mount", "procps", "e2fsprogs", "busybox-static")
 _MERGED = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"
@@ -132,6 +133,7 @@ def _packages(package: str, private: dict[str, str]) -> list[str]:
 def root_tree(machine: Machine) -> Path:
     """A root file system with PACKAGES, as a folder."""
     packages = PACKAGES if machine.native else (*PACKAGES, *UNPACKED)
+    packages += (LIBBCC,) * ("bcc" in machine.engines)
     content = zlib.crc32(" ".join((SUITE, machine.name, *packages)).encode())
     folder = cache() / f"guest-{content:08x}"
     if not folder.exists():

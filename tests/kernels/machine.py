@@ -20,6 +20,7 @@ class Machine:
     compat_compiler: str  # of the program that makes calls of the 32-bit table
     wheels: str  # what pip calls it
     native: bool = False
+    engines: tuple[str, ...] = ("core",)  # bcc's LLVM takes minutes on an emulated Arm
 
     def platforms(self) -> list[str]:
         return [f"{libc}_{self.wheels}" for libc in _LIBCS]
@@ -28,7 +29,14 @@ class Machine:
 _LIBCS = ("manylinux_2_17", "manylinux2014", "manylinux_2_28")
 
 AMD64 = Machine(
-    "amd64", ("qemu-system-x86_64", "-cpu", "max"), "ttyS0", "cc", "cc", "x86_64", native=True
+    "amd64",
+    ("qemu-system-x86_64", "-cpu", "max"),
+    "ttyS0",
+    "cc",
+    "cc",
+    "x86_64",
+    native=True,
+    engines=("core", "bcc"),
 )
 # A processor without pointer authentication, which is dear to emulate (QEMU, Arm CPU Features).
 ARM64 = Machine(

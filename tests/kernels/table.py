@@ -35,13 +35,15 @@ class Measured:
     failures: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, kernel: str, files: dict[str, bytes]) -> Measured:
+    def read(cls, kernel: str, engine: str, files: dict[str, bytes]) -> Measured:
         """From what the guest left: a report of anything, and JUnit XML of both suites."""
-        coverage = json.loads(files["coverage.json"])["coverage"]
+        coverage = json.loads(files[f"{engine}/coverage.json"])["coverage"]
         release = files["release"].decode().strip()
         measured = cls(kernel, release, coverage["engine"], coverage["senses"])
+        if measured.engine != engine:
+            measured.failures.append(f"the engine that can run is {measured.engine}")
         for name in ("senses", "gallery"):
-            for case in ElementTree.fromstring(files[f"{name}.xml"]).iter("testcase"):
+            for case in ElementTree.fromstring(files[f"{engine}/{name}.xml"]).iter("testcase"):
                 measured._count(case, {"gallery"} if name == "gallery" else _senses(case))
         return measured
 
@@ -58,7 +60,8 @@ class Measured:
     def reasons(self) -> list[str]:
         """A line for each sense that is not full."""
         shut = {sense: state for sense, state in self.senses.items() if state != "full"}
-        return [f"- {sense}, {self.kernel}: {state}" for sense, state in shut.items()]
+        where = f"{self.kernel}, {self.engine}"
+        return [f"- {sense}, {where}: {state}" for sense, state in shut.items()]
 
     def cell(self, row: str) -> str:
         state = self.senses.get(row, "").partition(":")[0]
@@ -72,12 +75,14 @@ def _senses(case: ElementTree.Element) -> set[str]:
 
 def page(results: list[Measured], every: int) -> str:
     """The page of all kernels, of which `every` so-manieth test was run."""
-    rows = [*SENSES, "gallery"]
     part = [f"Here one test of {every} was run.\n"] if every > 1 else []
-    lines = [_HEAD, *part, f"| engine | sense | {' | '.join(r.release for r in results)} |"]
-    lines.append("|---|---|" + "---|" * len(results))
-    for row in rows:
-        cells = " | ".join(result.cell(row) for result in results)
-        lines.append(f"| {results[0].engine} | {row} | {cells} |")
+    releases = {result.kernel: result.release for result in results}
+    lines = [_HEAD, *part, f"| engine | sense | {' | '.join(releases.values())} |"]
+    lines.append("|---|---|" + "---|" * len(releases))
+    for engine in dict.fromkeys(result.engine for result in results):
+        by_kernel = {result.kernel: result for result in results if result.engine == engine}
+        for row in (*SENSES, "gallery"):
+            cells = [by_kernel[name].cell(row) if name in by_kernel else "" for name in releases]
+            lines.append(f"| {engine} | {row} | {' | '.join(cells)} |")
     reasons = [reason for result in results for reason in result.reasons()]
     return "\n".join([*lines, "", *reasons]) + "\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from probe.engine import core, records
+from probe.engine.bcc import engine as bcc
 
 ROOT = Path(__file__).parent.parent.parent
 PRELUDE = """
@@ -68,7 +69,9 @@ def test_kinds_and_actions_have_the_numbers_of_the_header(tmp_path: Path) -> Non
 def test_constants_are_those_of_the_header(name: str, tmp_path: Path) -> None:
     value = getattr(records, name)
     if isinstance(value, int) and not name.startswith("ACTION_"):
-        assert compiled([f'printf("%lld\\n", (long long){name});'], tmp_path) == [[str(value)]]
+        assert compiled([f'printf("%llu\\n", (unsigned long long){name});'], tmp_path) == [
+            [str(value)]
+        ]
 
 
 def test_the_task_state_matches_its_map(tmp_path: Path) -> None:
@@ -79,3 +82,21 @@ def test_the_task_state_matches_its_map(tmp_path: Path) -> None:
     structure = structure.replace("u32", "__u32")
     statement = f'{structure} printf("%zu\\n", sizeof(struct task_state));'
     assert compiled([statement], tmp_path) == [[str(ctypes.sizeof(core._TaskState))]]
+
+
+@pytest.mark.parametrize(
+    ("name", "mirror"), [("task", bcc._Task), ("socket", bcc._Socket)], ids=lambda value: str(value)
+)
+def test_what_bcc_shares_matches_its_maps(
+    name: str, mirror: type[ctypes.Structure], tmp_path: Path
+) -> None:
+    header = (ROOT / "bpf" / "bcc" / "task.h").read_text()
+    start = header.index(f"struct {name} {{")
+    structure = header[start : header.index("\n};", start) + 3]
+    for size in (8, 16, 32, 64):
+        structure = re.sub(rf"\bu{size}\b", f"__u{size}", structure)
+    fields = [field[0] for field in mirror._fields_]
+    offsets = [f'printf("%zu\\n", offsetof(struct {name}, {field}));' for field in fields]
+    statements = [f'{structure} printf("%zu\\n", sizeof(struct {name}));', *offsets]
+    expected = [ctypes.sizeof(mirror), *(getattr(mirror, field).offset for field in fields)]
+    assert compiled(statements, tmp_path) == [[str(number)] for number in expected]

@@ -61,6 +61,7 @@ class Lookup:
             records.ForkFailedRecord: _complete_fork,
             records.FileRecord: _complete_file,
             records.CallRecord: _complete_call,
+            records.ConnectRecord: _complete_connect,
             records.SignalRecord: _complete_signal,
             records.OomRecord: _complete_oom,
         }
@@ -94,7 +95,10 @@ class Lookup:
 
     def _inherited(self, ppid: int) -> Place | None:
         parent = self._places.get(ppid)
-        return dataclasses.replace(parent, ppid=ppid, inner_pid=0) if parent is not None else None
+        if parent is None:
+            return None
+        unknown = records.UNKNOWN_CAPABILITIES
+        return dataclasses.replace(parent, ppid=ppid, inner_pid=0, capabilities=unknown)
 
     def forget(self, pid: int) -> None:
         """Its number may be given to another one."""
@@ -165,6 +169,10 @@ def _complete_call(record: records.CallRecord, place: Place) -> None:
             record.usage = int(file.read().split()[0])
     except (OSError, ValueError, IndexError):
         record.usage = 0
+
+
+def _complete_connect(record: records.ConnectRecord, place: Place) -> None:
+    record.capabilities = place.capabilities
 
 
 def _complete_signal(record: records.SignalRecord, target: Place) -> None:
