@@ -82,6 +82,9 @@ struct record {
  */
 #define COMPAT_CALL 0x80000000U
 
+/* The number of a call that is not known. */
+#define UNKNOWN_CALL 0x3fffffffU
+
 /* Where the effective capabilities could not be learned: there are not so many. */
 #define UNKNOWN_CAPABILITIES 0xffffffffffffffffULL
 

@@ -51,6 +51,7 @@ static __always_inline void add_lengths(struct lengths *lengths, char *text, u64
 	long length;
 
 	for (u32 i = 0; i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
+		barrier_var(i); /* else the compiler counts by address, which has no bound */
 		string = string_at(vector, i, compat);
 		if (!string)
 			break;

@@ -17,11 +17,17 @@ static __always_inline u32 words_slot(struct words *words)
 }
 
 /* Small pieces share a slot: many runtimes print an error in a dozen writes. */
-static __always_inline void keep_piece(struct words *words, u64 from, u32 size)
+static __always_inline void keep_piece(struct words *words, u64 from, u64 size)
 {
 	u32 at = words->used, slot;
 
-	if (size == 0 || size > WORDS_SIZE)
+	/* Older verifiers get bounds by comparisons wrong, and by a mask right. */
+	barrier_var(size);
+	size &= 2 * WORDS_SIZE - 1;
+	if (size > WORDS_SIZE)
+		return;
+	barrier_var(size);
+	if (size == 0)
 		return;
 	if (at + size > WORDS_SIZE) {
 		words->total++;

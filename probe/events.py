@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 JsonObject = dict[str, Any]
+UNKNOWN_CALL = "unknown"  # the name of a syscall that the engine could not see
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -523,8 +523,14 @@ static void report_connect(struct task *task, struct site *site)
 	s64 ret = site->ret;
 	u64 path = 0;
 
-	if (ret == -EALREADY || ret == -EISCONN)
+	if (ret == -EALREADY)
 		return;
+	/* A second call tells how the first one went. */
+	if (ret == -EISCONN) {
+		if (socket && socket->started_ns)
+			connect_ended(task, socket, 0, 0);
+		return;
+	}
 	read_peer(&peer, site->args[1]);
 	if (peer.family == AF_UNIX) {
 		peer.port = 0;
@@ -536,6 +542,7 @@ static void report_connect(struct task *task, struct site *site)
 			socket->started_ns = task->connecting_ns;
 			return;
 		}
+		socket->started_ns = 0;
 	}
 	emit_connect(task, &peer, socket ? socket->type : 0, CONNECT_CALLED, site, path,
 		     (u32)site->args[2] - 2);
@@ -658,7 +665,10 @@ static void transferred(struct task *task, struct call *call, struct site *site)
 		sent(task, site, &piece, 0);
 		return;
 	case TRANSFER_SEND_BATCH:
-		for (int i = 0; i < BATCH && i < site->ret; i++) {
+#pragma unroll
+		for (int i = 0; i < BATCH; i++) {
+			if (i >= site->ret)
+				return;
 			message_at(site, i, &piece, &address);
 			sent(task, site, &piece, address);
 		}
@@ -776,14 +786,29 @@ static void report_call(struct task *task, struct call *call, struct site *site)
 
 /* Processes. */
 
+static void measure(struct exec_failed_record *e, struct site *site, bool at)
+{
+	int zero = 0;
+	struct lengths *lengths = lengths_of_call.lookup(&zero);
+	char *text = (char *)measured.lookup(&zero);
+
+	if (!lengths || !text)
+		return;
+	lengths->size = 0;
+	lengths->strings = 0;
+	lengths->longest = 0;
+	add_lengths(lengths, text, at ? site->args[2] : site->args[1], site->compat);
+	add_lengths(lengths, text, at ? site->args[3] : site->args[2], site->compat);
+	e->size = lengths->size;
+	e->strings = lengths->strings;
+	e->longest = lengths->longest;
+}
+
 static void report_exec_failed(struct task *task, struct site *site, bool at)
 {
 	u64 path = at ? site->args[1] : site->args[0];
 	struct exec_failed_record *e = storm_reserve(sizeof(*e), RECORD_EXEC_FAILED, task, at,
 						     -site->ret, thing_of_path(path));
-	int zero = 0;
-	struct lengths *lengths = lengths_of_call.lookup(&zero);
-	char *text = (char *)measured.lookup(&zero);
 
 	if (!e)
 		return;
@@ -799,16 +824,8 @@ static void report_exec_failed(struct task *task, struct site *site, bool at)
 	e->strings = 0;
 	e->longest = 0;
 	name_base(e->cwd, e->dirfd);
-	if (site->ret == -E2BIG && lengths && text) {
-		lengths->size = 0;
-		lengths->strings = 0;
-		lengths->longest = 0;
-		add_lengths(lengths, text, at ? site->args[2] : site->args[1], site->compat);
-		add_lengths(lengths, text, at ? site->args[3] : site->args[2], site->compat);
-		e->size = lengths->size;
-		e->strings = lengths->strings;
-		e->longest = lengths->longest;
-	}
+	if (site->ret == -E2BIG)
+		measure(e, site, at);
 	ring.ringbuf_submit(e, wake(true));
 }
 
@@ -1208,6 +1225,7 @@ RAW_TRACEPOINT_PROBE(sys_enter)
 		return 0;
 	task->entered = nr + 1;
 	task->enters++;
+	task->leaving = 0;
 	if (nr == settings->connect_nr)
 		task->connecting_ns = bpf_ktime_get_boot_ns();
 	if (nr != NR_EXIT && nr != NR_EXIT_GROUP && nr != NR_EXECVE && nr != NR_EXECVEAT &&
@@ -1219,6 +1237,9 @@ RAW_TRACEPOINT_PROBE(sys_enter)
 		return 0;
 	use_number(settings, site, nr);
 	number = site->number;
+	task->leaving = number == NR_EXIT || number == NR_EXIT_GROUP ||
+			number == (NR_COMPAT_EXIT | COMPAT_CALL) ||
+			number == (NR_COMPAT_EXIT_GROUP | COMPAT_CALL);
 	if (number == NR_EXECVE || number == (NR_COMPAT_EXECVE | COMPAT_CALL))
 		keep_arguments(site, false);
 	else if (number == NR_EXECVEAT || number == (NR_COMPAT_EXECVEAT | COMPAT_CALL))
@@ -1360,16 +1381,23 @@ TRACEPOINT_PROBE(sched, sched_process_exit)
 	u32 tid = args->pid;
 	struct task *task = tasks.lookup(&tid);
 	struct ending *ending;
+	u64 nothing[6] = {};
 	u32 tgid;
 
 	if (!task)
 		return 0;
 	tgid = task->tgid;
 	ending = ending_of(tgid);
-	if (task->serial)
+	/*
+	 * No call of its own, no signal: a filter ended it. Its saved registers, which know the
+	 * call, cannot be had here.
+	 */
+	if (!task->leaving && (task->filtered || task->strict))
+		report_denial(task, UNKNOWN_CALL, nothing, 0,
+			      task->strict ? ACTION_STRICT : ACTION_KILL_THREAD, 0);
+	else if (task->serial)
 		report_follow(task, 1);
 	if (ending && tgid == tid && !(ending->killed && !ending->known)) {
-		/* No call, no signal: a filter ended it, before 5.16 without a trace (seccomp.h). */
 		if (!ending->known)
 			ending->status = task->strict ? SIGKILL : SIGSYS;
 		report_exit(task, ending);
@@ -1450,6 +1478,7 @@ TRACEPOINT_PROBE(signal, signal_deliver)
 	ending = ending_of(task->tgid);
 	if (!ending || !by_default || HARMLESS & (1U << signal))
 		return 0;
+	task->leaving = 1;
 	if (signal == SIGKILL && !ending->known) {
 		/* The others of a group are killed so as well: what was sent is what ends it. */
 		ending->killed = 1;

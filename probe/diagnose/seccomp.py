@@ -9,7 +9,7 @@ from probe.diagnose.case import Dismissal
 from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
 from probe.diagnose.fallbacks import is_harmless, substitutes
 from probe.diagnose.story import Story, Suspect
-from probe.events import Seccomp
+from probe.events import UNKNOWN_CALL, Seccomp
 
 _KILLS = frozenset({"kill_process", "kill_thread", "strict"})
 
@@ -28,6 +28,8 @@ def _kind(event: Seccomp) -> tuple[int, str, str | None]:
 def _judge(
     story: Story, event: Seccomp, proven: set[tuple[int, str, str | None]]
 ) -> Suspect | Dismissal:
+    if event.syscall == UNKNOWN_CALL:
+        return _killed_for_something(story, event)
     killed = event.action in _KILLS or (event.action == "trap" and _died_by(story, event, _TRAPPED))
     crashed = _crashed_for_it(story, event)
     if not killed:
@@ -54,6 +56,21 @@ def _judge(
         mentions=(event.syscall, *([event.path] if event.path else [])),
         spellings=("seccomp", "bad system call", *_IN_OTHER_WORDS.get(event.syscall, ())),
         silent=killed or crashed,
+    )
+
+
+def _killed_for_something(story: Story, event: Seccomp) -> Suspect:
+    return Suspect(
+        cause="seccomp.denied",
+        event=event,
+        prior=0.9,
+        summary=f"the seccomp filter ended a thread of {story.who(event)} for a call that could "
+        "not be seen",
+        advice="learn which call it is on a kernel with BTF, or by SCMP_ACT_LOG for it in the "
+        "sandbox's seccomp profile, and allow that",
+        mentions=(),
+        spellings=("seccomp", "bad system call"),
+        silent=True,
     )
 
 

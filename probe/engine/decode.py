@@ -17,6 +17,7 @@ from probe.engine import dns, records
 from probe.engine.engine import Named, NamespaceSeen, SpanNamed
 from probe.engine.filters import Filters, seccomp_data
 from probe.events import (
+    UNKNOWN_CALL,
     Connect,
     Dns,
     Event,
@@ -256,7 +257,7 @@ class Decoder:
             action, error = _ACTIONS.get(record.action, "kill_process"), None
             if answer is not None and answer.refuses:
                 action = answer.action
-        name = abi.syscall_name(record.syscall, machine)
+        name = self._call_name(record.syscall | (records.COMPAT_CALL if record.compat else 0))
         rule = self.filters.rule(record.filter, answer, data) if answer else None
         event = Seccomp(
             **self._base(record.head),  # type: ignore[arg-type]
@@ -289,7 +290,8 @@ class Decoder:
     def _call_name(self, number: int) -> str:
         compat = number & records.COMPAT_CALL
         machine = abi.COMPAT[self._machine] if compat else self._machine
-        return abi.syscall_name(number & ~records.COMPAT_CALL, machine)
+        number &= ~records.COMPAT_CALL
+        return UNKNOWN_CALL if number == records.UNKNOWN_CALL else abi.syscall_name(number, machine)
 
     def _call(self, follow: records.FollowUp) -> str:
         name = self._call_name(follow.syscall)

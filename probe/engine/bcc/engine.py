@@ -23,8 +23,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 _SENSES = {
     **dict.fromkeys(SENSES, "full"),
-    "seccomp": "partial: filters are not read, so which rule it was is not told, nor a thread "
-    "killed among others, and before Linux 5.16 of any kill only the end",
+    "seccomp": "partial: filters are not read, so which rule it was is not told, nor which call "
+    "when a thread is killed among others, or before Linux 5.16 by any kill",
     "connect": "partial: sockets that another process made are not known, and what became of a "
     "connection that was not waited for is told only if the program asks",
     "dns": "partial: sockets that another process made are not known",
@@ -136,7 +136,7 @@ class _Task(ctypes.Structure):
             for name in (
                 *("tgid", "creator", "serial", "followed", "entered", "enters", "refused"),
                 *("executed", "together", "together_first", "silenced", "null_fd"),
-                *("strict", "filtered"),
+                *("strict", "filtered", "leaving", "pad"),
             )
         ),
     ]
