@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 
+from probe.pidfd import handle
+
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +59,7 @@ class Child:
             os.close(self._gate)
             self._become(gate, ignored_children)
         os.close(gate)
-        self.pidfd = os.pidfd_open(self.pid)
+        self.pidfd = handle(self.pid)
 
     def _become(self, gate: int, ignored_children: bool) -> None:
         """In the child: waits for the release, then is the command."""
@@ -105,7 +107,7 @@ class Child:
         if number in _FROM_TERMINAL and code != _SI_USER:
             return  # the terminal has told the whole group
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, number)
+            os.kill(self.pid, number)  # nobody else has its number until it is waited for
 
 
 def become(command: Sequence[str]) -> NoReturn:

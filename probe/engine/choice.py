@@ -78,5 +78,11 @@ def _core(everyone: bool) -> Engine:
     return CoreEngine(loaded)
 
 
-_OPEN: dict[str, Callable[[bool], Engine]] = {"core": _core}
+def _portable(everyone: bool) -> Engine:
+    from probe.engine.portable.engine import PortableEngine
+
+    return PortableEngine(everyone)
+
+
+_OPEN: dict[str, Callable[[bool], Engine]] = {"core": _core, "portable": _portable}
 ENGINES = tuple(_OPEN)  # best first
