@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+# They look from time to time at what is left to be seen: most refusals go by them.
+_LOOKING = frozenset({"portable"})
 SENSES = ("seccomp", "exec", "fork", "connect", "dns", "oom", "files")
 
 
@@ -18,6 +20,19 @@ class Coverage:
     def shut(self) -> dict[str, str]:
         """The senses that are not full, with the reason."""
         return {sense: state for sense, state in self.senses.items() if state != "full"}
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether refused calls are not seen, and what was said is not heard."""
+        return self.engine in _LOOKING
+
+    def unseen(self) -> dict[str, str]:
+        """The senses through which a cause may have gone by unseen, with the reason."""
+        return {
+            sense: state
+            for sense, state in self.shut().items()
+            if self.only_looks or state.startswith("none")
+        }
 
     def as_json(self) -> dict[str, object]:
         return {

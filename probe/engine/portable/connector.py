@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from dataclasses import dataclass
 
 FORK, EXEC, UID, SID, COMM, EXIT = 0x1, 0x2, 0x4, 0x80, 0x200, 0x80000000
@@ -56,6 +57,11 @@ def parse(data: bytes) -> Message | None:
     return Message(what, time_ns, numbers, comm)
 
 
+def _acknowledged(data: bytes) -> int:
+    number: int = _HEADS.unpack_from(data)[8]
+    return number
+
+
 class Connector:
     """Listens. OSError where the kernel does not let it, which it says at once."""
 
@@ -81,15 +87,23 @@ class Connector:
             self._socket.setsockopt(socket.SOL_SOCKET, force, _BUFFER)
 
     def _ask(self) -> None:
-        """In a namespace where nobody is told, the request is taken and not answered."""
+        """In a namespace where nobody is told, the request is taken and not answered.
+
+        Answers go to everybody who listens: ours has our own number, and one more.
+        """
+        request = int.from_bytes(os.urandom(3), "little")
         body = struct.pack("=I", _LISTEN)
         size = _HEADS.size + len(body)
-        heads = (size, _NLMSG_DONE, 0, 0, os.getpid(), _CN_IDX_PROC, _CN_VAL_PROC, 0, 0)
+        heads = (size, _NLMSG_DONE, 0, 0, os.getpid(), _CN_IDX_PROC, _CN_VAL_PROC, 0, request)
         self._socket.send(_HEADS.pack(*heads, len(body), 0) + body)
         self._socket.settimeout(_ANSWER_S)
+        end = time.monotonic() + _ANSWER_S
         while True:
-            message = parse(self._receive())
-            if message is not None and message.what == _ACK:
+            if time.monotonic() > end:
+                raise TimeoutError("no answer")
+            data = self._receive()
+            message = parse(data)
+            if message is not None and message.what == _ACK and _acknowledged(data) == request + 1:
                 if message.numbers[0]:
                     raise OSError(message.numbers[0], os.strerror(message.numbers[0]))
                 return

@@ -290,12 +290,20 @@ class PortableEngine:
         if member is None:
             return
         member.threads = {member.pid}
-        if not member.look(_boot_ns()):
-            return  # gone, and its program with it
-        self._started(member, message.time_ns + self._offset)
+        time_ns = message.time_ns + self._offset
+        if member.look(_boot_ns()):
+            self._started(member, time_ns)
+            return
+        # It has gone, and nobody knows any more which program it was.
+        member.comm = member.exe = ""
+        member.argv = ()
+        self._add(Exec(**self._base(member, time_ns), path=""))  # type: ignore[arg-type]
 
     def _started(self, member: Member, time_ns: int) -> None:
-        member.exe, member.argv = member.program()
+        program = member.program()
+        if program == member.told:
+            return  # it has become yet another one since, of which we have told already
+        member.exe, member.argv = member.told = program
         if member.span:
             member.cgroups = self._counters.note(member.span, member.pid)
             self._namespace_seen(member.mnt_ns, member.pid, member.span)
@@ -372,16 +380,20 @@ class PortableEngine:
         """Who has come, who has become another program, and who has gone."""
         for member in self._find_children():
             self._spans_changed(member)
+        gone = []
         for member in self._family.of_spans():
             stat = processes.stat_of(member.pid)
             if stat is None or stat.state in "ZX":
-                self._has_gone(member, stat)
+                gone.append((member, stat))
                 continue
-            program = member.program()
-            if program != (member.exe, member.argv) and program[0]:
+            exe, argv = member.program()
+            if argv and (exe, argv) != (member.exe, member.argv):
                 member.look(_boot_ns())
                 self._started(member, time.time_ns())
                 self._spans_changed(member)
+        # Of those that are found ended in one look, the children have ended first.
+        for member, stat in reversed(gone):
+            self._has_gone(member, stat)
 
     def _spans_changed(self, member: Member) -> None:
         span = self._spans.get(member.span)

@@ -28,6 +28,7 @@ class Member:
     comm: str = ""
     exe: str = ""
     argv: tuple[str, ...] = ()
+    told: tuple[str, tuple[str, ...]] | None = None  # the last program that an event told of
     uid: int = 0
     session: int = 0
     inner_pid: int = 0

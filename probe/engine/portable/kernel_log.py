@@ -6,10 +6,12 @@ Only the kernel's own lines count: what user space writes there has another faci
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass
 
+_DEVICE = os.makedev(1, 11)
 _RECORD_MAX = 8192
 _OUT_OF_MEMORY = re.compile(
     r"(Memory cgroup out of memory|Out of memory[^:]*): "
@@ -112,6 +114,8 @@ class KernelLog:
     def __init__(self) -> None:
         self._fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
+            if os.fstat(self._fd).st_rdev != _DEVICE:
+                raise OSError(errno.ENODEV, "it is another file here")
             os.lseek(self._fd, 0, os.SEEK_END)
         except OSError:
             os.close(self._fd)

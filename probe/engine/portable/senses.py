@@ -34,8 +34,8 @@ def _those_missed(silence: str, look_s: float) -> str:
     if not silence:
         return ""
     return (
-        f", and processes that live shorter than the look every {look_s * 1000:.0f} ms "
-        f"and longer are missed (process connector: {silence})"
+        f", and processes that come and go between two looks, {look_s * 1000:.0f} ms or more "
+        f"apart, are missed (process connector: {silence})"
     )
 
 
