@@ -135,5 +135,3 @@ class Connector:
 
     def close(self) -> None:
         self._socket.close()
-
-

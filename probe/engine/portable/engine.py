@@ -72,7 +72,9 @@ class PortableEngine:
 
     def __init__(self, everyone: bool = False) -> None:
         if processes.stat_of(os.getpid()) is None:
-            raise EngineError("no process can be seen in /proc", "mount it: mount -t proc proc /proc")
+            raise EngineError(
+                "no process can be seen in /proc", "mount it: mount -t proc proc /proc"
+            )
         self._everyone = everyone
         self._lock = threading.RLock()
         self._connector, self._silence = _opened(Connector)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -77,19 +78,14 @@ class Family:
 
     def born(self, pid: int, parent: Member, time_ns: int) -> Member | None:
         """A copy of its parent, until it becomes a program of its own; None where it is full."""
-        child = Member(
-            pid,
-            parent.pid,
-            parent.span,
-            time_ns,
-            parent.comm,
-            parent.exe,
-            parent.argv,
-            parent.uid,
-            parent.session,
-            mnt_ns=parent.mnt_ns,
+        child = dataclasses.replace(
+            parent,
+            pid=pid,
+            parent=parent.pid,
+            born_ns=time_ns,
+            inner_pid=0,
+            told=None,
             threads={pid},
-            cgroups=parent.cgroups,
         )
         return child if self.add(child) else None
 

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from probe.engine.portable.cgroups import MEMORY, PIDS, Cgroup
 
 
-def states(
-    silence: str, unread: str, cgroups: Iterable[Cgroup], look_s: float
-) -> dict[str, str]:
+def states(silence: str, unread: str, cgroups: Iterable[Cgroup], look_s: float) -> dict[str, str]:
     """The coverage's senses. `silence`, `unread`: why the process connector does not tell, and
     why the kernel log cannot be read; empty where they can. `cgroups` are our own."""
     counted = {cgroup.controller for cgroup in cgroups if cgroup.count() is not None}

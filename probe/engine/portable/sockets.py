@@ -72,7 +72,7 @@ def network_namespace(pid: int) -> int:
 
 def inodes(pid: int) -> set[int]:
     """Of the sockets that a process has open; empty where they are not shown."""
-    found = set()
+    found: set[int] = set()
     try:
         names = os.listdir(f"/proc/{pid}/fd")[:_DESCRIPTORS_MAX]
     except OSError:

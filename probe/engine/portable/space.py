@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from probe.context.mount import entries
 
 _MOST = 64
-_TYPES = frozenset(
-    {"tmpfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "f2fs", "9p"}
-)
+_TYPES = frozenset({"tmpfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "f2fs", "9p"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +26,7 @@ def full() -> set[Full]:
         mounts = entries()
     except OSError:
         return set()
-    places = [
-        entry.path for entry in mounts if entry.fstype in _TYPES and "ro" not in entry.flags
-    ]
+    places = [entry.path for entry in mounts if entry.fstype in _TYPES and "ro" not in entry.flags]
     return {found for place in places[:_MOST] for found in _full_at(place)}
 
 
