@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 # They look from time to time at what is left to be seen: most refusals go by them.
-_LOOKING = frozenset({"portable"})
+LOOKING = frozenset({"portable"})
 SENSES = ("seccomp", "exec", "fork", "connect", "dns", "oom", "files")
 
 
@@ -24,7 +24,7 @@ class Coverage:
     @property
     def only_looks(self) -> bool:
         """Whether refused calls are not seen, and what was said is not heard."""
-        return self.engine in _LOOKING
+        return self.engine in LOOKING
 
     def unseen(self) -> dict[str, str]:
         """The senses through which a cause may have gone by unseen, with the reason."""

@@ -99,16 +99,20 @@ def _not_started(story: Story, event: Exit, process: Process) -> Iterator[Suspec
         return  # it hands on what another one said
     if not became_nothing and story.name(process) not in _STARTERS:
         return
+    root = event.pid == story.tree.root
+    above = story.tree.processes.get(process.parent)
+    by_shell = root or (above is not None and story.name(above) in _STARTERS)
+    sure = 0.65 if not became_nothing else 0.8 if by_shell else _DOUBT  # others say it of all
     by = "no program" if became_nothing else "a program that it starts"
     missing = event.code == _NOT_FOUND
     command = story.case.span.command
-    if became_nothing and event.pid == story.tree.root and command:
+    if became_nothing and root and command:
         by = command[0]
     yield _suspect(
         story,
         event,
         "exec.not_found" if missing else "exec.permission",
-        (0.8 if became_nothing else 0.65) if missing else _DOUBT,
+        sure if missing else _DOUBT,
         f"ended with {event.code}, which says that {by} "
         + ("was found" if by == "no program" else "was not found" if missing else "was refused"),
         "see the error output for the name, and put that program into the sandbox image"

@@ -134,8 +134,8 @@ class Story:
     def name(self, process: Process) -> str:
         """Of its program; of the span's first, what was to be started, where nobody saw it."""
         command = self.case.span.command
-        if process.pid == self.tree.root and command and not process.name:
-            return os.path.basename(command[0])
+        if process.pid == self.tree.root and command and len(process.programs) < 2:
+            return process.name or os.path.basename(command[0])
         return process.name or "a process"
 
     def words(self, pid: int) -> str:

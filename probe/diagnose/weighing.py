@@ -26,7 +26,7 @@ Grounds = dict[str, float]
 MOST = 0.99
 _MS = 1_000_000
 _LEAST_WEIGHT = 0.02
-_DEAF = 0.8
+_DEAF, _DOUBT, _SURE_CHAIN = 0.8, 0.5, 0.75
 _SURELY = 0.5  # a process whose failure became the span's
 DEATHS = (
     *("killed", "SIGKILL", "SIGSYS", "SIGSEGV", "SIGABRT", "out of memory", "OOM", "137", "139"),
@@ -46,10 +46,12 @@ def at_most(score: float, share: float) -> float:
 
 
 def ceiling(story: Story, suspect: Suspect) -> float:
-    """Nobody is as sure who did not hear what was said of it."""
-    if story.case.coverage.only_looks and not suspect.silent:
-        return min(suspect.most, _DEAF)
-    return suspect.most
+    """Nobody is as sure who did not hear what was said of it, or by those above it."""
+    if not story.case.coverage.only_looks:
+        return suspect.most
+    if story.process(suspect.event).weight < _SURE_CHAIN:
+        return min(suspect.most, _DOUBT)
+    return suspect.most if suspect.silent else min(suspect.most, _DEAF)
 
 
 def confidence(score: float) -> float:

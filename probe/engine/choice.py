@@ -44,6 +44,8 @@ def open_engine(name: str = "auto", *, everyone: bool = False) -> Choice:
             return Choice(_OPEN[candidate](everyone), refused)
         except EngineError as error:
             refused[candidate] = error
+        except (OSError, RuntimeError) as error:  # no thread, no descriptor, no /proc
+            refused[candidate] = EngineError(f"{type(error).__name__}: {error}")
     raise next(iter(refused.values()))
 
 

@@ -36,6 +36,7 @@ _IDLE = 25  # times as long as a look took, nothing is looked at: 4 % of one CPU
 _PATIENCE = 0.02  # of a span's age may pass between two looks
 _MESSAGES = 4096  # that are taken in at once
 _EVENTS_MAX = 65_536  # that wait to be read
+_URGENT = 1024  # of them
 _KEPT_DESCRIPTORS = 256
 _AUDIT_S = 0.1  # kauditd writes what a filter ended a moment after the end
 _GENERATIONS = 32  # of processes that are found in one look
@@ -243,14 +244,11 @@ class PortableEngine:
             return
         now = time.monotonic()
         if self._connector is None and now - self._looked >= self._look_every():
-            self._look()
+            self._look_cost = _cost(self._look)
             self._looked = time.monotonic()
-            self._look_cost = self._looked - now
-            now = self._looked
         if now - self._surveyed >= self._survey_every():
-            self._survey()
+            self._survey_cost = _cost(self._survey)
             self._surveyed = time.monotonic()
-            self._survey_cost = self._surveyed - now
 
     def _take_in(self) -> None:
         """What the kernel has told. The log comes first: it says why somebody ends."""
@@ -293,19 +291,19 @@ class PortableEngine:
             return
         member.threads = {member.pid}
         time_ns = message.time_ns + self._offset
+        exe, argv = member.program()  # at once: many programs are gone in a millisecond
         if member.look(_boot_ns()):
-            self._started(member, time_ns)
+            self._started(member, exe or member.comm, argv, time_ns)
             return
         # It has gone, and nobody knows any more which program it was.
         member.comm = member.exe = ""
         member.argv = ()
         self._add(Exec(**self._base(member, time_ns), path=""))  # type: ignore[arg-type]
 
-    def _started(self, member: Member, time_ns: int) -> None:
-        program = member.program()
-        if program == member.told:
+    def _started(self, member: Member, exe: str, argv: tuple[str, ...], time_ns: int) -> None:
+        if (exe, argv) == member.told:
             return  # it has become yet another one since, of which we have told already
-        member.exe, member.argv = member.told = program
+        member.exe, member.argv = member.told = exe, argv
         if member.span:
             member.cgroups = self._counters.note(member.span, member.pid)
             self._namespace_seen(member.mnt_ns, member.pid, member.span)
@@ -391,7 +389,7 @@ class PortableEngine:
             exe, argv = member.program()
             if argv and (exe, argv) != (member.exe, member.argv):
                 member.look(_boot_ns())
-                self._started(member, time.time_ns())
+                self._started(member, exe, argv, time.time_ns())
                 self._spans_changed(member)
         # Of those that are found ended in one look, the children have ended first.
         for member, stat in reversed(gone):
@@ -607,8 +605,9 @@ class PortableEngine:
             self._unkept += 1
             return
         self._ready.append(event)
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._tell, b"e")
+        if len(self._ready) == _URGENT:  # else whoever reads comes by soon enough
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._tell, b"e")
 
     def _lost(self) -> Losses:
         """Since the engine was opened; whose it was cannot be told."""
@@ -619,6 +618,13 @@ class PortableEngine:
             "oom": self._log.overruns if self._log is not None else 0,
         }
         return Losses({sense: count for sense, count in counted.items() if count})
+
+
+def _cost(look: Callable[[], None]) -> float:
+    """Seconds of CPU."""
+    before = time.thread_time()
+    look()
+    return time.thread_time() - before
 
 
 def _boot_ns() -> int:

@@ -50,9 +50,9 @@ class Member:
         return True
 
     def program(self) -> tuple[str, tuple[str, ...]]:
-        """The path and the words of what it executes now; its short name where no more is shown."""
+        """The path and the words of what it executes now, as far as they are shown."""
         argv = tuple(text(word) for word in processes.command_line(self.pid))
-        return processes.program(self.pid) or (argv[0] if argv else self.comm), argv
+        return processes.program(self.pid) or (argv[0] if argv else ""), argv
 
 
 class Family:
