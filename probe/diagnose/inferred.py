@@ -29,6 +29,7 @@ _OWN_LIMITS = {
 _FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM"})
 # A program that was refused something may as well abort, or use what it did not get.
 _CRASH_MOST = {"SIGFPE": 0.9, "SIGSEGV": 0.6}
+_NEVER_BEGAN = 0.7
 _DOUBT = 0.5  # an alternative to not knowing, no more
 
 
@@ -102,7 +103,8 @@ def _not_started(story: Story, event: Exit, process: Process) -> Iterator[Suspec
     root = event.pid == story.tree.root
     above = story.tree.processes.get(process.parent)
     by_shell = root or (above is not None and story.name(above) in _STARTERS)
-    sure = 0.65 if not became_nothing else 0.8 if by_shell else _DOUBT  # others say it of all
+    # A shell says it of an unset variable too, a loader of a library, a spawn of any error.
+    sure = _NEVER_BEGAN if became_nothing and by_shell else _DOUBT
     by = "no program" if became_nothing else "a program that it starts"
     missing = event.code == _NOT_FOUND
     command = story.case.span.command

@@ -26,7 +26,7 @@ Grounds = dict[str, float]
 MOST = 0.99
 _MS = 1_000_000
 _LEAST_WEIGHT = 0.02
-_DEAF, _DOUBT, _SURE_CHAIN = 0.8, 0.5, 0.75
+_DEAF, _DOUBT, _SURE_CHAIN = 0.8, 0.5, 0.6
 _SURELY = 0.5  # a process whose failure became the span's
 DEATHS = (
     *("killed", "SIGKILL", "SIGSYS", "SIGSEGV", "SIGABRT", "out of memory", "OOM", "137", "139"),

@@ -197,7 +197,7 @@ def test_a_file_system_that_becomes_full(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "cause", "most"),
     [
-        ("no-such-program", "exec.not_found", 0.65),
+        ("no-such-program", "unknown", 0.5),
         ("ulimit -f 1; head -c 9999 /dev/zero > {folder}/f", "fs.file_size_limit", 0.9),
         ("timeout 0.1 sleep 9", "limit.killed", 0.8),
         ("kill -SEGV $$", "workload.crashed", 0.6),
