@@ -25,7 +25,7 @@ _NUMBERS = {FORK: 4, EXEC: 2, UID: 4, SID: 2, COMM: 2, EXIT: 4, _ACK: 1}
 _COMM_SIZE = 16
 _BUFFER = 8 << 20
 _MESSAGE_MAX = 4096
-_ANSWER_S = 0.2
+_ANSWER_S = 0.02  # it comes while the request is being sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,9 @@ from probe.pidfd import pid_of
 
 LOOK_S = 0.002  # between two looks at a young span's processes
 _LOOK_MOST_S = 0.25
-_SURVEY_S = 0.02  # between two looks at its sockets and counters
+_SURVEY_S = 0.05  # between two looks at its sockets and counters
 _SURVEY_MOST_S = 1.0
-_IDLE = 25  # times as long as a look took, nothing is looked at: 4 % of one CPU
+_IDLE = 50  # times as long as a look took, nothing is looked at: 2 % of one CPU
 _PATIENCE = 0.02  # of a span's age may pass between two looks
 _MESSAGES = 4096  # that are taken in at once
 _EVENTS_MAX = 65_536  # that wait to be read

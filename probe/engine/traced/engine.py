@@ -20,8 +20,8 @@ from probe.pidfd import pid_of
 
 _READY_S, _LAST_S = 5.0, 2.0
 _SENSES = {
-    "seccomp": "partial: what ends or traps a process is told, "
-    "an errno of a filter looks like the kernel's own",
+    "seccomp": "partial: an errno of a filter looks like one of the kernel's own, "
+    "and is taken for it where both are likely",
     "exec": "full",
     "fork": "full",
     "connect": "full",
@@ -73,6 +73,7 @@ class TracingEngine:
         """In the tracing process, which leaves the terminal's signals to the command."""
         try:
             os.setsid()
+            ptrace.end_with_parent()
             with contextlib.suppress(BrokenPipeError):
                 Tracer(self._root, self._span, self._writable).run()
         finally:

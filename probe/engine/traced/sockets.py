@@ -50,7 +50,8 @@ def parse_address(raw: bytes) -> Peer | None:
         return Peer("ipv4", address_text(family, raw[4:8]), _port(raw))
     if family == socket.AF_INET6 and len(raw) >= 24:
         return Peer("ipv6", address_text(family, raw[8:24]), _port(raw))
-    return Peer(name, "") if name else None
+    known = name and family not in (socket.AF_INET, socket.AF_INET6)
+    return Peer(name, "") if name and known else None
 
 
 def _port(raw: bytes) -> int:

@@ -45,7 +45,10 @@ _UNREACHED = frozenset(
         *(errno.ETIMEDOUT, errno.ECONNRESET),
     }
 )
+_ALL_RIGHTS = 0xF | 1 << 21  # over files (capabilities 0 to 3), and CAP_SYS_ADMIN
+_TRIED = frozenset({"rseq"})  # by the C library in each process, which does without
 _SENDS = {"sendto": (1, 2), "write": (1, 2), "send": (1, 2)}
+_EXECS = {"execve": 0, "execveat": 1}
 _RECEIVES = {"recvfrom": 1, "read": 1}
 
 
@@ -66,6 +69,7 @@ class Process:
     missing: deque[str] = field(default_factory=lambda: deque(maxlen=_MISSING))
     sockets: dict[int, Socket] = field(default_factory=dict)
     silenced: bool | None = None
+    filtered: bool = False  # by seccomp
     threads: set[int] = field(default_factory=set)
 
     @property
@@ -86,7 +90,9 @@ class Tracer:
         self._file_errnos = _numbers(calls.file_errnos())
         self._call_errnos = _numbers(calls.call_errnos())
         self._stops = ptrace.Stops(machine)
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, Entry] = {}  # of those in a call
+        self._last: dict[int, Entry] = {}  # a filter's kill comes after the call's end
+        self._to_start: dict[int, str] = {}
         self._processes: dict[int, Process] = {}
         self._of_thread: dict[int, Process] = {}
         self._asked: dict[tuple[int, int, str, str], Dns] = {}
@@ -136,7 +142,10 @@ class Tracer:
     def _at_syscall(self, tid: int) -> None:
         stop = self._stops.at(tid)
         if isinstance(stop, Entry):
-            self._entries[tid] = stop
+            self._entries[tid] = self._last[tid] = stop
+            if self._name(stop) in _EXECS:  # if it succeeds, its path is gone with the memory
+                at = stop.arguments[_EXECS[self._name(stop)]]
+                self._to_start[tid] = text(ptrace.read_string(tid, at))
         elif stop is not None:
             entry = self._entries.pop(tid, None)
             if entry is not None and -stop not in _RESTARTS:
@@ -154,6 +163,7 @@ class Tracer:
             member.look(self._boot_ns)
             above = above or self._processes.get(member.parent)
             found = self._processes[pid] = Process(member)
+            found.filtered = _is_filtered(pid)
             if above is not None:
                 found.sockets = dict(above.sockets)
                 found.missing.extend(above.missing)
@@ -174,7 +184,7 @@ class Tracer:
         member.look(self._boot_ns)
         member.cgroups = self._counters.note(self._span, member.pid)
         process.missing.clear()
-        path = member.exe or member.comm
+        path = self._to_start.get(tid) or member.exe or member.comm
         self._send(Exec(**self._base(process), path=path, argv=member.argv))  # type: ignore[arg-type]
 
     def _signalled(self, tid: int, number: int) -> None:
@@ -183,7 +193,8 @@ class Tracer:
         code, sender = _signal_origin(tid)
         name = abi.signal_name(number)
         if name == "SIGSYS" and code == _SYS_SECCOMP:
-            self._refused_by_filter(process, tid, "trap")
+            if tid in self._last:
+                self._refused_by_filter(process, self._last[tid], "trap")
         elif name in _ENDING or code == _SI_KERNEL:
             by_kernel = code > 0
             origin = {**self._base(process)}
@@ -201,10 +212,9 @@ class Tracer:
                 )
             )
 
-    def _refused_by_filter(self, process: Process, tid: int, action: str) -> None:
-        entry = self._entries.get(tid)
-        if entry is None:
-            return
+    def _refused_by_filter(
+        self, process: Process, entry: Entry, action: str, error: str | None = None
+    ) -> None:
         name = self._name(entry)
         self._send(
             Seccomp(
@@ -212,6 +222,7 @@ class Tracer:
                 syscall=name,
                 args=entry.arguments,
                 action=action,
+                errno=error,
                 detail=describe(name, entry.arguments),
                 path=self._path(process, entry)[0] or None,
             )
@@ -223,8 +234,8 @@ class Tracer:
         """A thread is about to end; its process still has all its files."""
         process = self._owner(tid)
         self._statuses[tid] = status
-        if status & 0x7F == signal.SIGSYS and tid in self._entries:
-            self._refused_by_filter(process, tid, "kill_process")
+        if status & 0x7F == signal.SIGSYS and tid in self._last and process.filtered:
+            self._refused_by_filter(process, self._last[tid], "kill_process")
         if process.silenced is None:
             process.silenced = _target(tid, 2) == "/dev/null"
         process.member.comm = text(_comm(process.member.pid)) or process.member.comm
@@ -234,7 +245,8 @@ class Tracer:
 
     def _gone(self, tid: int, status: int) -> None:
         process = self._of_thread.pop(tid, None)
-        self._entries.pop(tid, None)
+        for known in (self._entries, self._last, self._to_start):
+            known.pop(tid, None)  # type: ignore[attr-defined]
         self._stops.forget(tid)
         if process is None:
             return
@@ -292,13 +304,17 @@ class Tracer:
         if not error:
             if name in ("write", "writev"):
                 self._said(process, name, entry, result)
+            elif name in ("seccomp", "prctl") and not process.filtered:
+                process.filtered = _is_filtered(process.member.pid)
             elif name == "close":
                 closed = process.sockets.pop(entry.arguments[0], None)
                 if closed is not None:
                     self._give_up(process, closed)
             return
         call = self._table.get(entry.number) or self._table[calls._BEYOND]
-        if call.sense in (calls.EXEC, calls.EXECAT):
+        if process.filtered and name not in _TRIED and _is_of_filter(call.sense, error, tid):
+            self._refused_by_filter(process, entry, "errno", abi.errno_name(error))
+        elif call.sense in (calls.EXEC, calls.EXECAT):
             self._not_started(process, tid, entry, error, call.sense)
         elif call.sense == calls.FORK:
             self._not_forked(process, name, error)
@@ -320,8 +336,12 @@ class Tracer:
                     capabilities=_capabilities(tid),
                 )
             )
-        elif call.sense != calls.CONNECT and (
-            error in self._call_errnos or (call.sense == calls.PRIVILEGED and error in _REFUSED)
+        elif (
+            name not in _TRIED
+            and call.sense != calls.CONNECT
+            and (
+                error in self._call_errnos or (call.sense == calls.PRIVILEGED and error in _REFUSED)
+            )
         ):
             self._send(
                 Syscall(
@@ -595,26 +615,45 @@ def _of_message(pid: int, address: int) -> list[tuple[int, int]]:
 
 def _group(tid: int) -> int:
     """The process that a thread belongs to."""
-    try:
-        with open(f"/proc/{tid}/status", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.startswith("Tgid:"):
-                    return int(line[5:])
-    except (OSError, ValueError):
-        pass
-    return tid
+    word = _of_status(tid, "Tgid:")
+    return int(word) if word.isdecimal() else tid
 
 
 def _capabilities(tid: int) -> int | None:
     """The effective ones, a bit each."""
+    word = _of_status(tid, "CapEff:")
+    return int(word, 16) if word else None
+
+
+def _is_filtered(tid: int) -> bool:
+    """Whether a seccomp filter is in force."""
+    return _of_status(tid, "Seccomp:") == "2"
+
+
+def _is_of_filter(sense: int, error: int, tid: int) -> bool:
+    """Whether it is the filter's answer more likely than the kernel's.
+
+    The kernel has the calls that programs use, and says EPERM to who lacks a right to a file
+    or to a privileged operation; to who has all rights, and elsewhere, hardly ever.
+    """
+    if error == errno.ENOSYS:
+        return True
+    if error != errno.EPERM:
+        return False
+    if sense in (calls.FILE, calls.PRIVILEGED, calls.BIND):
+        return (_capabilities(tid) or 0) & _ALL_RIGHTS == _ALL_RIGHTS
+    return sense != calls.CONNECT
+
+
+def _of_status(tid: int, name: str) -> str:
     try:
         with open(f"/proc/{tid}/status", encoding="utf-8", errors="replace") as file:
             for line in file:
-                if line.startswith("CapEff:"):
-                    return int(line[7:], 16)
-    except (OSError, ValueError):
+                if line.startswith(name):
+                    return line[len(name) :].strip()
+    except OSError:
         pass
-    return None
+    return ""
 
 
 def _process_limit(pid: int) -> int | None:
