@@ -35,7 +35,9 @@ def verdict(story: Story) -> Finding:
             "unknown",
             0.5,
             f"no cause was found, and not everything could be seen ({'; '.join(why)})",
-            "run it again where the probe sees what was hidden from it here",
+            "run it again by probe run --engine ptrace, which sees refusals and slows the work"
+            if story.case.coverage.only_looks
+            else "run it again where the probe sees what was hidden from it here",
             evidence,
         )
     if culprit.exit is not None and culprit.exit.signal in CRASHES:

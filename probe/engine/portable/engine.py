@@ -647,7 +647,7 @@ def _opened(make: Callable[[], Listener]) -> tuple[Listener | None, str]:
     """What is made, or why it is not to be had."""
     try:
         return make(), ""
-    except TimeoutError:
+    except (TimeoutError, ConnectionRefusedError):
         return None, "the kernel tells nothing in this namespace"
     except OSError as error:
         return None, error.strerror or str(error)

@@ -10,7 +10,8 @@ from probe.engine.portable.cgroups import MEMORY, PIDS, Cgroup
 def states(silence: str, unread: str, cgroups: Iterable[Cgroup], look_s: float) -> dict[str, str]:
     """The coverage's senses. `silence`, `unread`: why the process connector does not tell, and
     why the kernel log cannot be read; empty where they can. `cgroups` are our own."""
-    counted = {cgroup.controller for cgroup in cgroups if cgroup.count() is not None}
+    # At the top there are no counters, and there may be in what a command is put into.
+    counted = {one.controller for one in cgroups if one.name == "/" or one.count() is not None}
     return {
         "seccomp": f"partial: that a filter ended a process is seen{_which_call(unread)}, "
         "its other refusals are not",

@@ -180,6 +180,9 @@ class Tracer:
     def _became(self, tid: int) -> None:
         process = self._owner(tid)
         member = process.member
+        former = ptrace.message(tid)  # another thread than the first has become it
+        if former in self._to_start:
+            self._to_start[tid] = self._to_start.pop(former)
         member.exe, member.argv = member.program()
         member.look(self._boot_ns)
         member.cgroups = self._counters.note(self._span, member.pid)
@@ -193,8 +196,9 @@ class Tracer:
         code, sender = _signal_origin(tid)
         name = abi.signal_name(number)
         if name == "SIGSYS" and code == _SYS_SECCOMP:
-            if tid in self._last:
-                self._refused_by_filter(process, self._last[tid], "trap")
+            entry = self._last.pop(tid, None)  # who has no handler ends by it, and was told of
+            if entry is not None:
+                self._refused_by_filter(process, entry, "trap")
         elif name in _ENDING or code == _SI_KERNEL:
             by_kernel = code > 0
             origin = {**self._base(process)}
@@ -246,7 +250,7 @@ class Tracer:
     def _gone(self, tid: int, status: int) -> None:
         process = self._of_thread.pop(tid, None)
         for known in (self._entries, self._last, self._to_start):
-            known.pop(tid, None)  # type: ignore[attr-defined]
+            known.pop(tid, None)
         self._stops.forget(tid)
         if process is None:
             return
