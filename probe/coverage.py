@@ -18,8 +18,13 @@ class Coverage:
     attribution: str = "exact"  # exact, cgroup or time
 
     def shut(self) -> dict[str, str]:
-        """The senses that are not full, with the reason."""
-        return {sense: state for sense, state in self.senses.items() if state != "full"}
+        """The senses that are not full, with the reason, always in the same order.
+
+        What came over the wire has none.
+        """
+        order = [*SENSES, *sorted(self.senses.keys() - set(SENSES))]
+        states = {sense: self.senses[sense] for sense in order if sense in self.senses}
+        return {sense: state for sense, state in states.items() if state != "full"}
 
     @property
     def only_looks(self) -> bool:

@@ -33,9 +33,14 @@ _MISSING, _WORDS_FIRST, _WORDS_LAST, _OUTPUT = 32, 256, 2048, 1024
 _PIECE = 2048  # of one write(2)
 _DATAGRAM = 512
 _STOPPERS = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
-_ENDING = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGABRT"})
+_ENDING = frozenset(
+    {
+        *("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGABRT", "SIGSEGV"),
+        *("SIGBUS", "SIGFPE", "SIGILL", "SIGXCPU", "SIGXFSZ"),
+    }
+)
 _RESTARTS = range(512, 517)  # ERESTARTSYS and the like: the call is not over
-_SI_KERNEL, _SYS_SECCOMP = 0x80, 1
+_SYS_SECCOMP = 1
 _SOL_SOCKET, _SO_ERROR = 1, 4
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
@@ -46,6 +51,9 @@ _UNREACHED = frozenset(
     }
 )
 _ALL_RIGHTS = 0xF | 1 << 21  # over files (capabilities 0 to 3), and CAP_SYS_ADMIN
+# Their EPERM says that it makes no sense, and needs no right: of a file that cannot be polled,
+# of who leads a group already.
+_NOT_PERMITTED = frozenset({"epoll_ctl", "setpgid", "setsid", "ioctl", "prctl", "fcntl"})
 _TRIED = frozenset({"rseq"})  # by the C library in each process, which does without
 _SENDS = {"sendto": (1, 2), "write": (1, 2), "send": (1, 2)}
 _EXECS = {"execve": 0, "execveat": 1}
@@ -199,7 +207,7 @@ class Tracer:
             entry = self._last.pop(tid, None)  # who has no handler ends by it, and was told of
             if entry is not None:
                 self._refused_by_filter(process, entry, "trap")
-        elif name in _ENDING or code == _SI_KERNEL:
+        elif name in _ENDING:
             by_kernel = code > 0
             origin = {**self._base(process)}
             if not by_kernel:
@@ -316,7 +324,7 @@ class Tracer:
                     self._give_up(process, closed)
             return
         call = self._table.get(entry.number) or self._table[calls._BEYOND]
-        if process.filtered and name not in _TRIED and _is_of_filter(call.sense, error, tid):
+        if process.filtered and _is_of_filter(name, call.sense, error, tid):
             self._refused_by_filter(process, entry, "errno", abi.errno_name(error))
         elif call.sense in (calls.EXEC, calls.EXECAT):
             self._not_started(process, tid, entry, error, call.sense)
@@ -326,7 +334,7 @@ class Tracer:
             self._not_bound(process, entry, error)
         elif call.sense == calls.FILE and error in _NOT_THERE:
             path, cwd = self._path(process, entry)
-            process.missing.append(os.path.join(cwd, path) if path else cwd)
+            process.missing.append(path or cwd)
         elif call.sense == calls.FILE and call.reported and error in self._file_errnos:
             path, cwd = self._path(process, entry)
             self._send(
@@ -634,19 +642,22 @@ def _is_filtered(tid: int) -> bool:
     return _of_status(tid, "Seccomp:") == "2"
 
 
-def _is_of_filter(sense: int, error: int, tid: int) -> bool:
+def _is_of_filter(name: str, sense: int, error: int, tid: int) -> bool:
     """Whether it is the filter's answer more likely than the kernel's.
 
     The kernel has the calls that programs use, and says EPERM to who lacks a right to a file
     or to a privileged operation; to who has all rights, and elsewhere, hardly ever.
     """
+    if name in _TRIED:
+        return False
     if error == errno.ENOSYS:
         return True
-    if error != errno.EPERM:
+    has_all = error in _REFUSED and (_capabilities(tid) or 0) & _ALL_RIGHTS == _ALL_RIGHTS
+    if sense == calls.PRIVILEGED:
+        return has_all
+    if error != errno.EPERM or name in _NOT_PERMITTED:
         return False
-    if sense in (calls.FILE, calls.PRIVILEGED, calls.BIND):
-        return (_capabilities(tid) or 0) & _ALL_RIGHTS == _ALL_RIGHTS
-    return sense != calls.CONNECT
+    return has_all if sense in (calls.FILE, calls.BIND) else sense != calls.CONNECT
 
 
 def _of_status(tid: int, name: str) -> str:
