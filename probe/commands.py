@@ -399,7 +399,7 @@ def run_command(options: argparse.Namespace) -> int:
         raise Problem("no command given", "probe run [options] -- CMD [ARG ...]")
     watch = watcher.choose(options.engine, options)
     try:
-        child = run.Child(command)
+        child = run.Child(command, watch.prepare)
     except OSError as error:
         # The limits that we are to explain may leave no room for a child beside us.
         _say(f"blind: {error.strerror} while forking, so {command[0]} runs unwatched")

@@ -16,7 +16,7 @@ from probe.pidfd import handle
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
 FORWARDED = frozenset(
@@ -40,7 +40,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 class Child:
     """The command: forked at once, but started only when it is released."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], prepare: Callable[[], None] | None = None) -> None:
+        """`prepare` is called in the child, before anything else."""
         self.command = list(command)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
         ignored_children = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
@@ -57,6 +58,8 @@ class Child:
             raise
         if self.pid == 0:
             os.close(self._gate)
+            if prepare is not None:
+                prepare()
             self._become(gate, ignored_children)
         os.close(gate)
         self.pidfd = handle(self.pid)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, Agent, probe_run, wait_for
+from conftest import BIN, Agent, probe_run
 from test_blind import NOBODY, SCRIPT, folder
 from test_cgroups import FORKS, HOG, MIB, nested
 
@@ -283,22 +283,21 @@ def test_nobody_is_told_by_the_connector_where_the_kernel_lets_everybody(folder:
 
 def test_an_agent_remembers_what_everybody_did(tmp_path: Path) -> None:
     agent = Agent(tmp_path, *PORTABLE)
-    subprocess.run(["sh", "-c", "sleep 0.2; exit 5"], check=False)
+    failed = subprocess.Popen(["sh", "-c", "sleep 0.2; exit 5"])
+    failed.wait()
     _, report = probe_run("sh", "-c", "sleep 0.2; exit 8", socket=agent.socket, folder=tmp_path)
     assert report["coverage"]["engine"] == "portable"
-    assert exits(report)[-1] == ("sh", 8)
-
-    def recent() -> bool:
-        done = subprocess.run(
-            [BIN / "probe", "watch", "--since", "1m", "--json"],
-            env={**os.environ, "PROBE_SOCKET": agent.socket},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return '"code": 5' in done.stdout or '"code":5' in done.stdout
-
-    wait_for(recent)
+    assert exits(report) == [("sleep", 0), ("sh", 8)]
+    done = subprocess.run(
+        [BIN / "probe", "why", "--json", str(failed.pid)],
+        env={**os.environ, "PROBE_SOCKET": agent.socket},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    remembered = json.loads(done.stdout)
+    assert exits(remembered) == [("sleep", 0), ("sh", 5)]
+    assert remembered["verdict"]["cause"] == "unknown"
     agent.stop()
 
 

@@ -26,7 +26,10 @@ CODE = Path(probe.__file__).parent.parent
 SITE = sysconfig.get_path("purelib")
 COMMAND = ("/usr/bin/python3", "-m", "probe.cli", "doctor", "--json")
 # A failure under watch, and its report, by a shell that ends well.
-WATCHED = '/usr/bin/python3 -m probe.cli run --json /tmp/report -- sh -c "$0"; cat /tmp/report'
+WATCHED = (
+    '/usr/bin/python3 -m probe.cli run --engine "$1" --json /tmp/report -- sh -c "$0";'
+    " cat /tmp/report"
+)
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "PYTHONPATH": "/opt/probe:/opt/site",
@@ -134,9 +137,9 @@ def in_runc(made: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
-def watched(script: str) -> list[str]:
+def watched(script: str, engine: str = "auto") -> list[str]:
     """The command that runs a shell script under `probe run` and shows the report."""
-    return ["/bin/sh", "-c", WATCHED, script]
+    return ["/bin/sh", "-c", WATCHED, script, engine]
 
 
 def in_gvisor(made: dict[str, Any]) -> dict[str, Any]:

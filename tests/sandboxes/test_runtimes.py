@@ -389,3 +389,44 @@ def test_a_full_pids_cgroup_in_podman_without_capabilities(podman: Podman) -> No
     )
     assert report["verdict"]["cause"] == "fork.pids_limit"
     assert "of 30 processes" in report["verdict"]["summary"]
+
+
+# --- the tracing engine in them ------------------------------------------------
+
+REFUSED = "import socket; socket.create_connection(('127.0.0.1', 5432))"
+TRACED = {
+    "a missing program": ("frobnicate", "exec.not_found", "frobnicate"),
+    "a missing file": ("cat /no/such/file", "fs.missing", "/no/such/file"),
+    "nobody listens": (f'python3 -c "{REFUSED}"', "net.refused", "127.0.0.1:5432"),
+    "its own fault": ("exit 3", "workload.failed", "exit status 3"),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_gvisor_is_traced_where_somebody_asks_for_it(name: str) -> None:
+    script, cause, named = TRACED[name]
+    made = specification(mounts=[tmpfs("/tmp")])
+    made["process"]["args"] = watched(script, "ptrace")
+    report = in_gvisor(made)
+    assert report["coverage"]["engine"] == "ptrace"
+    assert report["verdict"]["cause"] == cause and named in report["verdict"]["summary"]
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_podman_without_capabilities_is_traced(name: str, podman: Podman) -> None:
+    script, cause, named = TRACED[name]
+    report = podman.examine("--cap-drop=all", "--tmpfs=/tmp", command=watched(script, "ptrace"))
+    assert report["coverage"]["engine"] == "ptrace"
+    assert report["verdict"]["cause"] == cause and named in report["verdict"]["summary"]
+
+
+def test_a_call_that_podmans_filter_refuses_is_seen_by_tracing(podman: Podman) -> None:
+    number = abi.syscall_numbers(abi.machine())["perf_event_open"]
+    script = f"exec python3 -c 'import ctypes; exit(ctypes.CDLL(None).syscall({number}, *[0] * 5))'"
+    report = podman.examine("--tmpfs=/tmp", command=watched(script, "ptrace"))
+    refused = {
+        event["syscall"]
+        for event in report["events"]
+        if event["kind"] in ("seccomp", "syscall") and event.get("errno") == "EPERM"
+    }
+    assert "perf_event_open" in refused

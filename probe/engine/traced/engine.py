@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from probe.coverage import Coverage, Losses
+from probe.coverage import SENSES, Coverage, Losses
 from probe.engine.engine import NamespaceSeen, SpanNamed
 from probe.engine.errors import EngineError
 from probe.engine.traced import ptrace
@@ -67,7 +67,10 @@ class TracingEngine:
         if self._tracer == 0:
             self._trace()
         os.close(self._writable)
-        self._await(lambda events: None in events, _READY_S)
+        told = [one for one in self._await(bool, _READY_S) if isinstance(one, str)]
+        if told != [""]:
+            why = told[0] if told else "the tracer did not answer"
+            self.coverage = Coverage(self.name, dict.fromkeys(SENSES, f"none: ptrace: {why}"))
 
     def _trace(self) -> None:
         """In the tracing process, which leaves the terminal's signals to the command."""
@@ -83,15 +86,15 @@ class TracingEngine:
         return self._span if pid_of(pidfd) == self._root else 0
 
     def read(self) -> list[Event]:
-        return [event for event in self._received() if event is not None]
+        return [event for event in self._received() if isinstance(event, Event)]
 
-    def _received(self) -> list[Event | None]:
+    def _received(self) -> list[Event | str]:
         with contextlib.suppress(BlockingIOError):
             while not self._over:
                 piece = os.read(self._readable, 1 << 16)
                 self._over = not piece
                 self._data += piece
-        found: list[Event | None] = []
+        found: list[Event | str] = []
         at = 0
         while len(self._data) - at >= HEAD.size:
             size = HEAD.unpack_from(self._data, at)[0]
@@ -107,14 +110,15 @@ class TracingEngine:
     def flush(self, span: int) -> list[Event]:
         """The end of the command is told a moment after it."""
 
-        return [event for event in self._await(lambda _: self._ended, _LAST_S) if event is not None]
+        told = self._await(lambda _: self._ended, _LAST_S)
+        return [event for event in told if isinstance(event, Event)]
 
     def unfold(self, span: int) -> list[Event]:
         return self.read()
 
     def _await(
-        self, complete: Callable[[list[Event | None]], bool], limit_s: float
-    ) -> list[Event | None]:
+        self, complete: Callable[[list[Event | str]], bool], limit_s: float
+    ) -> list[Event | str]:
         """What is told until that is complete, or the tracer has ended."""
         end, found = time.monotonic() + limit_s, self._received()
         poll = select.poll()
@@ -139,20 +143,36 @@ class TracingEngine:
 
 
 def _obstacle() -> str:
-    """Why a child may not be traced, tried with one; empty where it may."""
+    """Why a process beside us may not trace our child, tried with both; empty where it may."""
     waiting, go = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(go)
-        os.read(waiting, 1)
-        os._exit(0)
+    answer, answering = os.pipe()
+    child = _forked(
+        lambda: (ptrace.allow_tracing(), os.write(answering, b"!"), os.read(waiting, 1))
+    )
+    os.read(answer, 1)
+    tracer = _forked(lambda: os.write(answering, _tried(child).encode() or b"\0"))
+    told = os.read(answer, 256).decode().strip("\0")
+    os.kill(child, signal.SIGKILL)
+    for pid in (tracer, child):
+        os.waitpid(pid, 0)
+    for fd in (waiting, go, answer, answering):
+        os.close(fd)
+    return told
+
+
+def _tried(pid: int) -> str:
     try:
-        ptrace.seize(child)
+        ptrace.seize(pid)
     except OSError as error:
         return error.strerror or str(error)
-    finally:
-        os.close(waiting)
-        os.kill(child, signal.SIGKILL)
-        os.close(go)
-        os.waitpid(child, 0x40000000)
     return ""
+
+
+def _forked(do: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            do()
+        finally:
+            os._exit(0)
+    return pid

@@ -112,9 +112,13 @@ class Tracer:
 
     def run(self) -> None:
         """Until the last of them has ended. BrokenPipeError when nobody listens any more."""
-        ptrace.seize(self._root)
+        try:
+            ptrace.seize(self._root)
+        except OSError as error:
+            self._send(error.strerror or str(error))
+            return
         self._process(self._root)
-        self._send(None)  # it is ready
+        self._send("")  # it is ready
         while True:
             try:
                 tid, status = os.waitpid(-1, 0x40000000)  # __WALL
@@ -585,7 +589,8 @@ class Tracer:
             "session": member.session,
         }
 
-    def _send(self, event: Event | None) -> None:
+    def _send(self, event: Event | str) -> None:
+        """An event; at first why there will be none, empty where there will."""
         data = pickle.dumps(event)
         data = HEAD.pack(len(data)) + data
         while data:
