@@ -322,7 +322,7 @@ def test_gvisor_beside_runc_differs_by_its_kernel() -> None:
 
 # --- the portable engine in them ---------------------------------------------
 
-FAILING = "sleep 0.4; sh -c 'sleep 0.3; exit 7'; sleep 0.3; exit 3"
+FAILING = "sleep 1.5; sh -c 'sleep 1.2; exit 7'; sleep 0.3; exit 3"
 
 
 def ends(report: dict[str, Any]) -> list[tuple[str, int]]:
@@ -342,7 +342,7 @@ def test_gvisor_is_watched_by_looking() -> None:
     assert (coverage["engine"], coverage["attribution"]) == ("portable", "time")
     assert coverage["senses"]["oom"].startswith("none: ")
     assert "come and go between two looks" in coverage["senses"]["exec"]
-    assert {"sleep 0.4", "sleep 0.3", "sh -c sleep 0.3; exit 7"} <= set(programs(report))
+    assert {"sleep 1.5", "sleep 1.2", "sh -c sleep 1.2; exit 7"} <= set(programs(report))
     # Statuses of those that others wait for cannot be had there; our own child's can.
     assert ends(report) == [("sh", 3)]
     assert report["verdict"]["cause"] == "unknown"

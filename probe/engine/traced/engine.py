@@ -146,9 +146,13 @@ def _obstacle() -> str:
     """Why a process beside us may not trace our child, tried with both; empty where it may."""
     waiting, go = os.pipe()
     answer, answering = os.pipe()
-    child = _forked(
-        lambda: (ptrace.allow_tracing(), os.write(answering, b"!"), os.read(waiting, 1))
-    )
+
+    def wait_for_it() -> None:
+        ptrace.allow_tracing()
+        os.write(answering, b"!")
+        os.read(waiting, 1)
+
+    child = _forked(wait_for_it)
     os.read(answer, 1)
     tracer = _forked(lambda: os.write(answering, _tried(child).encode() or b"\0"))
     told = os.read(answer, 256).decode().strip("\0")

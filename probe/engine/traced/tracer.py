@@ -23,6 +23,7 @@ from probe.engine.decode import text
 from probe.engine.portable.cgroups import MEMORY, PIDS, Hierarchies
 from probe.engine.portable.counters import Counters
 from probe.engine.portable.family import Member
+from probe.engine.records import FOLLOW_UPS
 from probe.engine.traced import ptrace
 from probe.engine.traced.ptrace import Entry
 from probe.engine.traced.sockets import ADDRESS_MAX, Peer, Socket, parse_address
@@ -30,6 +31,7 @@ from probe.events import Connect, Dns, Event, Exec, Exit, File, Fork, Oom, Secco
 
 HEAD = struct.Struct("=I")  # the size of the pickled event that follows
 _MISSING, _WORDS_FIRST, _WORDS_LAST, _OUTPUT = 32, 256, 2048, 1024
+_HELD = 64  # denials of one thread
 _PIECE = 2048  # of one write(2)
 _DATAGRAM = 512
 _STOPPERS = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
@@ -76,14 +78,40 @@ class Process:
     output: bytes = b""
     missing: deque[str] = field(default_factory=lambda: deque(maxlen=_MISSING))
     sockets: dict[int, Socket] = field(default_factory=dict)
-    silenced: bool | None = None
+    silenced: bool | None = None  # stderr goes to /dev/null
+    together: bool | None = None  # stdout and stderr are one
     filtered: bool = False  # by seccomp
     threads: set[int] = field(default_factory=set)
+
+    def look_at_streams(self) -> None:
+        """Where they go; programs close them before they end."""
+        output, errors = (_link(f"/proc/{self.member.pid}/fd/{fd}") for fd in (1, 2))
+        self.together = output == errors != ""
+        self.silenced = errors == "/dev/null"
 
     @property
     def words(self) -> str:
         gap = b"\n...\n" if len(self.last) >= _WORDS_LAST else b""
         return text(self.first + gap + self.last).replace("\0", "")
+
+
+@dataclass(slots=True)
+class _Denial:
+    """What a filter refused, and what its thread did then."""
+
+    event: Seccomp
+    next: list[str] = field(default_factory=list)
+    calls: int = 0
+
+    def follow(self, name: str, result: int) -> None:
+        self.calls += 1
+        if len(self.next) < FOLLOW_UPS:
+            failed = -4096 < result < 0
+            self.next.append(f"{name}=-{abi.errno_name(-result)}" if failed else f"{name}={result}")
+
+    def told(self, ended: bool) -> Seccomp:
+        after = self.calls if ended else None
+        return dataclasses.replace(self.event, next=tuple(self.next), calls_after=after)
 
 
 class Tracer:
@@ -104,7 +132,7 @@ class Tracer:
         self._processes: dict[int, Process] = {}
         self._of_thread: dict[int, Process] = {}
         self._asked: dict[tuple[int, int, str, str], Dns] = {}
-        self._statuses: dict[int, int] = {}
+        self._denials: dict[int, deque[_Denial]] = {}
         self._hierarchies = Hierarchies()
         self._counters = Counters(self._hierarchies)
         self._sequence = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -161,6 +189,8 @@ class Tracer:
         elif stop is not None:
             entry = self._entries.pop(tid, None)
             if entry is not None and -stop not in _RESTARTS:
+                for denial in self._denials.get(tid, ()):
+                    denial.follow(self._name(entry), stop)
                 self._returned(self._owner(tid), tid, entry, stop)
 
     def _owner(self, tid: int) -> Process:
@@ -171,7 +201,8 @@ class Tracer:
         pid = _group(tid)
         found = self._processes.get(pid)
         if found is None:
-            member = Member(pid, span=self._span)
+            # /proc tells of a birth in hundredths of a second only.
+            member = Member(pid, span=self._span, born_ns=time.time_ns() if above else 0)
             member.look(self._boot_ns)
             above = above or self._processes.get(member.parent)
             found = self._processes[pid] = Process(member)
@@ -199,6 +230,7 @@ class Tracer:
         member.look(self._boot_ns)
         member.cgroups = self._counters.note(self._span, member.pid)
         process.missing.clear()
+        process.silenced = process.together = None
         path = self._to_start.get(tid) or member.exe or member.comm
         self._send(Exec(**self._base(process), path=path, argv=member.argv))  # type: ignore[arg-type]
 
@@ -229,31 +261,46 @@ class Tracer:
             )
 
     def _refused_by_filter(
-        self, process: Process, entry: Entry, action: str, error: str | None = None
+        self,
+        process: Process,
+        entry: Entry,
+        action: str,
+        error: str | None = None,
+        survivor: int | None = None,
     ) -> None:
+        """`survivor`: the thread that goes on, whose next calls say what it made of it."""
         name = self._name(entry)
-        self._send(
-            Seccomp(
-                **self._base(process),  # type: ignore[arg-type]
-                syscall=name,
-                args=entry.arguments,
-                action=action,
-                errno=error,
-                detail=describe(name, entry.arguments),
-                path=self._path(process, entry)[0] or None,
-            )
+        event = Seccomp(
+            **self._base(process),  # type: ignore[arg-type]
+            syscall=name,
+            args=entry.arguments,
+            action=action,
+            errno=error,
+            detail=describe(name, entry.arguments),
+            path=self._path(process, entry)[0] or None,
         )
+        if survivor is None:
+            self._send(event)
+            return
+        held = self._denials.setdefault(survivor, deque())
+        held.append(_Denial(event))
+        if len(held) > _HELD:
+            self._send(held.popleft().told(ended=False))
+
+    def _tell_denials(self, tid: int, *, ended: bool) -> None:
+        for denial in self._denials.pop(tid, ()):
+            self._send(denial.told(ended))
 
     # --- ends ------------------------------------------------------------------------
 
     def _ends(self, tid: int, status: int) -> None:
         """A thread is about to end; its process still has all its files."""
         process = self._owner(tid)
-        self._statuses[tid] = status
+        self._tell_denials(tid, ended=True)
         if status & 0x7F == signal.SIGSYS and tid in self._last and process.filtered:
             self._refused_by_filter(process, self._last[tid], "kill_process")
         if process.silenced is None:
-            process.silenced = _target(tid, 2) == "/dev/null"
+            process.look_at_streams()
         process.member.comm = text(_comm(process.member.pid)) or process.member.comm
         if process.threads == {tid}:
             for one in process.sockets.values():
@@ -275,6 +322,9 @@ class Tracer:
                 self._send(self._asked.pop(key, asked))
         if status & 0x7F == signal.SIGKILL:
             self._killed_for_memory(process)
+        if tid == self._root:  # what lives on is nobody's from here on
+            for other in list(self._denials):
+                self._tell_denials(other, ended=False)
         self._send(self._exit(process, status))
 
     def _killed_for_memory(self, process: Process) -> None:
@@ -329,7 +379,7 @@ class Tracer:
             return
         call = self._table.get(entry.number) or self._table[calls._BEYOND]
         if process.filtered and _is_of_filter(name, call.sense, error, tid):
-            self._refused_by_filter(process, entry, "errno", abi.errno_name(error))
+            self._refused_by_filter(process, entry, "errno", abi.errno_name(error), tid)
         elif call.sense in (calls.EXEC, calls.EXECAT):
             self._not_started(process, tid, entry, error, call.sense)
         elif call.sense == calls.FORK:
@@ -447,6 +497,8 @@ class Tracer:
         if fd not in (1, 2):
             return
         pid = process.member.pid
+        if process.together is None:
+            process.look_at_streams()
         if name == "writev":
             vector = ptrace.read(pid, address, 16 * min(8, entry.arguments[2]))
             parts = [struct.unpack_from("=QQ", vector, at) for at in range(0, len(vector) - 15, 16)]
@@ -454,7 +506,7 @@ class Tracer:
             parts = [(address, size)]
         for start, length in parts:
             piece = ptrace.read(pid, start, min(length, _PIECE))
-            if fd == 1:
+            if fd == 1 and not process.together:
                 process.output = (process.output + piece)[-_OUTPUT:]
                 continue
             room = _WORDS_FIRST - len(process.first)
@@ -701,10 +753,6 @@ def _link(path: str) -> str:
         return text(os.fsencode(os.readlink(path)))
     except OSError:
         return ""
-
-
-def _target(tid: int, fd: int) -> str:
-    return _link(f"/proc/{tid}/fd/{fd}")
 
 
 def _signal_origin(tid: int) -> tuple[int, int]:
