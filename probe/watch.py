@@ -156,7 +156,8 @@ class Watch:
         span = record.span
         own = [event for event in record.events if event.pid == span.pid]
         known = any(isinstance(event, Exit) for event in own)
-        if known or not span.whole_process or span.ended_ns is None:
+        told = span.exit_code is not None or span.signal is not None
+        if known or not told or not span.whole_process or span.ended_ns is None:
             return
         before = own[-1] if own else Event(sequence=0, time_ns=0, pid=span.pid)
         record.add(

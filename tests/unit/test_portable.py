@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 from probe import pidfd
 from probe.context.mount import parse as parse_mounts
 from probe.coverage import SENSES, Coverage
+from probe.diagnose import Case, explain, make_case
 from probe.engine.portable import cgroups, connector, kernel_log, processes, senses, sockets
 from probe.engine.portable.counters import Counters
 from probe.engine.portable.endings import Endings
 from probe.engine.portable.family import MEMBERS_MAX, Family, Member
 from probe.engine.portable.kernel_log import Audit, Choice
+from probe.events import Exit, Oom
+from probe.span import Span
 
 NAMES = st.binary(max_size=15).filter(lambda name: b"\0" not in name)
 NUMBERS = st.integers(0, (1 << 32) - 1)
@@ -316,3 +319,51 @@ def test_each_sense_says_what_it_lacks(silence: str, unread: str) -> None:
     assert seen.unseen() == seen.shut()  # a partial sense of it is a shut eye
     core = Coverage("core", dict.fromkeys(SENSES, "full") | {"files": "partial: a little"})
     assert core.unseen() == {}
+
+
+# --- and what is said of it -----------------------------------------------------------------
+
+
+def case_of(*ends: Exit, engine: str = "portable") -> Case:
+    span = Span(1, "", "t", ("sh",), "box", "boot", 10, 0)
+    root = ends[-1]
+    span.ended_ns, span.exit_code, span.signal = root.time_ns, root.code, root.signal
+    span.outcome = "failed"
+    states = senses.states("", "", [], 0.002)
+    return make_case(span, ends, Coverage(engine, states))
+
+
+def end(pid: int, parent: int, at: int, code: int | None, sent: str | None = None) -> Exit:
+    made = {"sequence": at, "time_ns": at * 10**9, "ppid": parent, "comm": f"p{pid}"}
+    return Exit(pid=pid, code=code, signal=sent, duration_s=0.5, **made)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 255), st.integers(0, 255))
+def test_a_status_is_never_the_works_own_fault(code: int, below: int) -> None:
+    verdict = explain(case_of(end(11, 10, 1, below), end(10, 1, 2, code))).verdict
+    assert verdict is not None
+    assert not verdict.cause.startswith("workload")
+    if not {code, below} & {124, 126, 127}:
+        assert verdict.cause == "unknown"
+        assert all(sense in verdict.summary for sense in SENSES if sense != "oom")
+
+
+@given(st.sampled_from(["SIGKILL", "SIGTERM", "SIGABRT", "SIGILL", "SIGBUS", "SIGTRAP"]))
+def test_a_signal_that_anything_may_be_behind_is_no_verdict(name: str) -> None:
+    found = explain(case_of(end(10, 1, 2, None, name)))
+    assert found.verdict is not None and found.verdict.cause == "unknown"
+    assert len(found.alternatives) <= 1
+
+
+def test_a_death_that_a_parent_got_over_is_an_alternative_at_most() -> None:
+    killed = Oom(sequence=1, time_ns=10**9, pid=11, ppid=10, scope="cgroup", cgroup="/x", limit=9)
+    ended = end(11, 10, 1, None, "SIGKILL")
+    again = end(12, 10, 3, 0)
+    span_case = case_of(ended, again, end(10, 1, 5, 1))
+    whole = make_case(span_case.span, [killed, *span_case.events], span_case.coverage)
+    found = explain(whole)
+    assert found.verdict is not None and found.verdict.cause == "unknown"
+    alone = case_of(ended, end(10, 1, 2, 137))
+    handed_on = make_case(alone.span, [killed, *alone.events], alone.coverage)
+    verdict = explain(handed_on).verdict
+    assert verdict is not None and verdict.cause == "memory.cgroup_oom"

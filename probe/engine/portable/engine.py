@@ -38,6 +38,7 @@ _MESSAGES = 4096  # that are taken in at once
 _EVENTS_MAX = 65_536  # that wait to be read
 _URGENT = 1024  # of them
 _KEPT_DESCRIPTORS = 256
+_SAME_BIRTH_NS = 30_000_000  # /proc counts in hundredths of a second
 _AUDIT_S = 0.1  # kauditd writes what a filter ended a moment after the end
 _GENERATIONS = 32  # of processes that are found in one look
 _CORE, _SIGKILL, _SIGSYS = 0x80, int(signal.SIGKILL), int(signal.SIGSYS)
@@ -112,9 +113,11 @@ class PortableEngine:
             told.UID: self._changed_user,
             told.SID: self._began_session,
         }
-        if everyone:
+        if everyone and self._connector is not None:
             self._take_everybody()
             self._start()
+        elif everyone:
+            self.coverage.senses["exec"] += "; whoever belongs to no span is not followed"
 
     # --- for whoever uses it ---------------------------------------------------
 
@@ -364,7 +367,7 @@ class PortableEngine:
             born = []
             for pid, parent in self._children.of([member.pid for member in searched]):
                 above = self._family.get(parent)
-                if pid in self._family.members or pid in self._family.ended or above is None:
+                if pid in self._family.members or above is None or self._has_ended(pid):
                     continue
                 child = self._family.born(pid, above, 0)
                 if child is not None and child.look(_boot_ns()):
@@ -375,6 +378,13 @@ class PortableEngine:
             if not born:
                 break
         return found
+
+    def _has_ended(self, pid: int) -> bool:
+        """Whether it is a zombie that was told of, and no other process by the same number."""
+        ended, stat = self._family.ended.get(pid), processes.stat_of(pid)
+        if ended is None or stat is None:
+            return ended is not None
+        return abs(_boot_ns() + stat.started_s * 1e9 - ended.born_ns) < _SAME_BIRTH_NS
 
     def _look(self) -> None:
         """Who has come, who has become another program, and who has gone."""
