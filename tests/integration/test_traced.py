@@ -173,6 +173,16 @@ def test_the_command_is_left_as_it_is(tmp_path: Path) -> None:
     assert done.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a pid namespace")
+def test_the_first_process_of_a_pid_namespace_may_crash(tmp_path: Path) -> None:
+    """Traced, the kernel would let it run into the same crash for ever."""
+    crash = "import ctypes; ctypes.string_at(0)"
+    apart = ["unshare", "--pid", "--fork", "--kill-child", PYTHON, "-c", crash]
+    report = watched(tmp_path, *apart)
+    assert "SIGSEGV" in [event.get("signal") for event in of_kind(report, "exit")]
+    assert report["verdict"]["cause"] == "workload.crashed"
+
+
 def test_what_outlives_the_command_goes_on_untraced(tmp_path: Path) -> None:
     marker = tmp_path / "done"
     late = f"(sleep 1; grep TracerPid /proc/self/status > {marker}.new; mv {marker}.new {marker})"

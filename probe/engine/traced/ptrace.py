@@ -12,7 +12,7 @@ from dataclasses import dataclass
 FORK, VFORK, CLONE, EXEC, EXIT, STOP = 1, 2, 3, 4, 6, 128  # PTRACE_EVENT_…
 SYSCALL_STOP = 0x80 | 5
 _OPTIONS = 1 | 1 << FORK | 1 << VFORK | 1 << CLONE | 1 << EXEC | 1 << EXIT
-_SEIZE, _INTERRUPT, _LISTEN, _SYSCALL = 0x4206, 0x4207, 0x4208, 24
+_SEIZE, _INTERRUPT, _LISTEN, _SYSCALL, _DETACH = 0x4206, 0x4207, 0x4208, 24, 17
 _GET_INFO, _GET_REGISTERS, _GET_MESSAGE, _GET_SIGNAL = 0x420E, 12, 0x4201, 0x4202
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, (1 << 64) - 1
@@ -67,6 +67,11 @@ def seize(pid: int) -> None:
 def resume(tid: int, number: int = 0) -> None:
     """Until the next stop. OSError where it was killed meanwhile."""
     _call(_SYSCALL, tid, 0, number)
+
+
+def release(tid: int, number: int) -> None:
+    """It goes on untraced, with a signal."""
+    _call(_DETACH, tid, 0, number)
 
 
 def stay(tid: int) -> None:

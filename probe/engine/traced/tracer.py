@@ -34,6 +34,9 @@ _MISSING, _WORDS_FIRST, _WORDS_LAST, _OUTPUT = 32, 256, 2048, 1024
 _HELD = 64  # denials of one thread
 _PIECE = 2048  # of one write(2)
 _DATAGRAM = 512
+_CRASHES = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+)
 _STOPPERS = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 _ENDING = frozenset(
     {
@@ -177,6 +180,9 @@ class Tracer:
         elif event == 0:
             inject = number
             self._signalled(tid, number)
+            if self._crashes_for_ever(tid, number):
+                self._let_die(tid, number)
+                return
         ptrace.resume(tid, inject)
 
     def _at_syscall(self, tid: int) -> None:
@@ -259,6 +265,22 @@ class Tracer:
                     inside=by_kernel or sender in self._processes,
                 )
             )
+
+    def _crashes_for_ever(self, tid: int, number: int) -> bool:
+        """The kernel does not end a traced init of a pid namespace for its own crash: it would
+        run into it again and again (force_sig_info_to_task)."""
+        if number not in _CRASHES or self._owner(tid).member.inner_pid != 1:
+            return False
+        caught = int(_of_status(tid, "SigCgt:") or "0", 16)
+        return _signal_origin(tid)[0] > 0 and not caught >> (number - 1) & 1
+
+    def _let_die(self, tid: int, number: int) -> None:
+        """Untraced it ends by it; nobody tells us of that any more."""
+        process = self._owner(tid)
+        self._ends(tid, number)
+        ptrace.release(tid, number)
+        if process.threads == {tid}:
+            self._gone(process.member.pid, number)
 
     def _refused_by_filter(
         self,
