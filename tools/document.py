@@ -180,6 +180,7 @@ def _looks() -> tuple[tuple[str, str, str], ...]:
         ("processes that it follows", f"{family.MEMBERS_MAX:,}", "counted as lost"),
         ("events that wait in it", f"{engine._EVENTS_MAX:,}", "counted as lost"),
         ("cgroups whose counters it reads", f"{counters._CGROUPS_MAX}", "the others are not read"),
+        ("processes whose sockets it looks at", f"{waiting._MEMBERS_MAX}", "the others are not"),
         ("sockets that it watches waiting", f"{waiting._SOCKETS_MAX:,}", "the others are not"),
         ("a wait of a socket that it tells", f"{waiting._NOTABLE_S} s at least", "not told"),
     )

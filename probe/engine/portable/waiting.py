@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from probe.engine.portable.sockets import Entry
 _NOTABLE_S = 0.5  # an answer from anywhere on earth takes less
 _NAMESPACES_MAX = 16
 _SOCKETS_MAX = 1024
+_MEMBERS_MAX = 256  # that are looked at
+
+_Owner = tuple[Member, set[int]]  # a process, and the inodes of its sockets
 
 
 @dataclass(slots=True)
@@ -43,11 +47,15 @@ class Waiting:
     def look(self, members: Iterable[Member], now_ns: int) -> list[Outcome]:
         """What became of those that waited at the last look."""
         states: dict[int, Entry] = {}
-        for members_there in _by_namespace(members):
-            table = sockets.table(members_there[0].pid)
+        # The kernel walks a large table to show a few sockets: only for those who have some.
+        looked_at = itertools.islice(members, _MEMBERS_MAX)
+        opened = [(member, sockets.inodes(member.pid)) for member in looked_at]
+        owners = [pair for pair in opened if pair[1]]
+        for owners_there in _by_namespace(owners):
+            table = sockets.table(owners_there[0][0].pid)
             states.update((entry.inode, entry) for entry in table if entry.inode)
             waiting = {entry.inode for entry in table if not entry.established}
-            self._find_owners(members_there, waiting - self._waits.keys(), states, now_ns)
+            self._note(owners_there, waiting - self._waits.keys(), states, now_ns)
         outcomes = []
         for inode, wait in list(self._waits.items()):
             entry = states.get(inode)
@@ -61,13 +69,11 @@ class Waiting:
                 outcomes.append(outcome)
         return outcomes
 
-    def _find_owners(
-        self, members: list[Member], wanted: set[int], states: dict[int, Entry], now_ns: int
+    def _note(
+        self, owners: list[_Owner], wanted: set[int], states: dict[int, Entry], now_ns: int
     ) -> None:
-        if not wanted:
-            return
-        for member in members:
-            for inode in sockets.inodes(member.pid) & wanted:
+        for member, inodes in owners:
+            for inode in inodes & wanted:
                 if len(self._waits) < _SOCKETS_MAX:
                     self._waits[inode] = _Wait(member, states[inode], now_ns, now_ns)
 
@@ -89,10 +95,10 @@ def _outcome(wait: _Wait, abandoned: bool) -> Outcome | None:
     return Outcome(wait.member, wait.entry, wait.since_ns, wait.last_ns, abandoned)
 
 
-def _by_namespace(members: Iterable[Member]) -> list[list[Member]]:
-    found: dict[int, list[Member]] = {}
-    for member in members:
-        number = sockets.network_namespace(member.pid)
+def _by_namespace(owners: Iterable[_Owner]) -> list[list[_Owner]]:
+    found: dict[int, list[_Owner]] = {}
+    for owner in owners:
+        number = sockets.network_namespace(owner[0].pid)
         if number in found or len(found) < _NAMESPACES_MAX:
-            found.setdefault(number, []).append(member)
+            found.setdefault(number, []).append(owner)
     return list(found.values())
