@@ -393,11 +393,11 @@ def test_a_full_pids_cgroup_in_podman_without_capabilities(podman: Podman) -> No
 
 # --- the tracing engine in them ------------------------------------------------
 
-REFUSED = "import socket; socket.create_connection(('127.0.0.1', 5432))"
+CONNECTING = "import socket; socket.create_connection(('127.0.0.1', 5432))"
 TRACED = {
     "a missing program": ("frobnicate", "exec.not_found", "frobnicate"),
     "a missing file": ("cat /no/such/file", "fs.missing", "/no/such/file"),
-    "nobody listens": (f'python3 -c "{REFUSED}"', "net.refused", "127.0.0.1:5432"),
+    "nobody listens": (f'python3 -c "{CONNECTING}"', "net.refused", "127.0.0.1:5432"),
     "its own fault": ("exit 3", "workload.failed", "exit status 3"),
 }
 

@@ -497,16 +497,19 @@ class PortableEngine:
     def _is_alone(self, span: int, rise: Rise) -> bool:
         """Whether nobody but the span's processes, and who waits for them, is in the cgroup."""
         there = rise.cgroup.members()
-        if there is None:
+        waiting = {os.getpid(), *_above(os.getpid())}
+        return there is not None and all(pid in waiting or self._is_of(span, pid) for pid in there)
+
+    def _is_of(self, span: int, pid: int) -> bool:
+        """By its own number or that of a process above it; it may be too new to be known.
+
+        0 stands for somebody outside of our pid namespace.
+        """
+        if pid == 0:
             return False
-        ours, pid = {os.getpid()}, os.getpid()
-        for _ in range(_GENERATIONS):
-            stat = processes.stat_of(pid)
-            if stat is None or not stat.parent:
-                break
-            pid = stat.parent
-            ours.add(pid)
-        return there <= ours | {member.pid for member in self._family.of(span)}
+        line = [pid, *_above(pid)]
+        known = next(filter(None, map(self._family.living_or_ended, line)), None)
+        return known.span == span if known is not None else len(line) == 1
 
     def _blame_forks(self, span: _Span, member: Member) -> None:
         """Who fails in a cgroup that refused a process is taken for whom it was refused to."""
@@ -628,6 +631,18 @@ class PortableEngine:
             "oom": self._log.overruns if self._log is not None else 0,
         }
         return Losses({sense: count for sense, count in counted.items() if count})
+
+
+def _above(pid: int) -> list[int]:
+    """Its parent, and so on upwards; empty where it has gone."""
+    line: list[int] = []
+    for _ in range(_GENERATIONS):
+        stat = processes.stat_of(pid)
+        if stat is None or not stat.parent:
+            break
+        pid = stat.parent
+        line.append(pid)
+    return line
 
 
 def _cost(look: Callable[[], None]) -> float:
