@@ -37,6 +37,7 @@ from bench.testbed import Testbed
 from collector.sandbox import Sandbox
 from probe.causes import CAUSES
 from probe.diagnose import Case, explain
+from probe.engine.choice import ENGINES
 from probe.terminal import Terminal
 from tests.scenarios import gallery
 
@@ -93,24 +94,31 @@ def scenarios(only: str = "") -> list[gallery.Scenario]:
     return [one for one in every if only in one.name]
 
 
-def run_all(bed: Testbed, chosen: Sequence[gallery.Scenario], runs: int) -> list[Attempt]:
-    """Each scenario `runs` times, a few at once, all beside one agent."""
+def run_all(
+    bed: Testbed, chosen: Sequence[gallery.Scenario], runs: int, engine: str | None = None
+) -> list[Attempt]:
+    """Each scenario `runs` times, a few at once: beside one agent, or each by an engine of its own.
+
+    `engine` is what `probe run --engine` takes.
+    """
     bed.folder.chmod(0o711)  # scenarios of other users pass through
     folders = (bed.folder / f"scenario-{number}" for number in range(len(chosen) * runs))
-    socket = bed.environment(agent=True)["PROBE_SOCKET"]
+    socket = bed.environment(agent=engine is None)["PROBE_SOCKET"]
     with (
-        bed.agent(),
+        bed.agent() if engine is None else contextlib.nullcontext(),
         mock.patch.dict(os.environ, {"PROBE_SOCKET": socket}),
         ThreadPoolExecutor(JOBS) as pool,
     ):
-        return list(pool.map(partial(attempt, bed), list(chosen) * runs, folders))
+        return list(pool.map(partial(attempt, bed, engine), list(chosen) * runs, folders))
 
 
-def attempt(bed: Testbed, scenario: gallery.Scenario, folder: Path) -> Attempt:
+def attempt(bed: Testbed, engine: str | None, scenario: gallery.Scenario, folder: Path) -> Attempt:
     """The scenario watched, then unwatched; each in an empty directory of its own."""
     folder.mkdir()
     try:
-        report = gallery.watch(scenario, folder / "watched")
+        report = gallery.watch(
+            scenario, folder / "watched", *(("--engine", engine) if engine else ())
+        )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         report = {"problem": str(error)}
     status, output = unwatched(bed, scenario, folder / "unwatched")
@@ -435,14 +443,16 @@ def held_out(attempts: Sequence[Attempt]) -> Table:
     )
 
 
-def tables(attempts: Sequence[Attempt]) -> dict[str, Table]:
-    return {
+def tables(attempts: Sequence[Attempt], engine: str | None = None) -> dict[str, Table]:
+    """The weights are fitted to what the core engine sees: of others only the answers count."""
+    shown = {
         "summary": summary(attempts),
         "by_cause": by_cause(attempts),
         "calibration": reliability(attempts),
-        "times": times(attempts),
-        "held_out": held_out(attempts),
     }
+    if engine is None:
+        shown |= {"times": times(attempts), "held_out": held_out(attempts)}
+    return shown
 
 
 def show(terminal: Terminal, title: str, lines: Sequence[str]) -> None:
@@ -452,9 +462,9 @@ def show(terminal: Terminal, title: str, lines: Sequence[str]) -> None:
     terminal.line()
 
 
-def choose(only: str) -> tuple[list[gallery.Scenario], list[str]]:
+def choose(only: str, every_nth: int = 1) -> tuple[list[gallery.Scenario], list[str]]:
     """The scenarios that can run here, and a line for each that cannot."""
-    every = scenarios(only)
+    every = scenarios(only)[::every_nth]
     able = [one for one in every if not one.missing()]
     return able, [f"{one.name}: {', '.join(one.missing())}" for one in every if one.missing()]
 
@@ -477,18 +487,23 @@ def as_json(
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.accuracy")
     parser.add_argument("--only", default="", metavar="SUBSTRING", help="of scenarios' names")
+    parser.add_argument("--slice", type=int, default=1, metavar="N", help="every Nth of them only")
+    parser.add_argument("--engine", choices=ENGINES, help="it, for each run alone; no agent")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="of each scenario")
     parser.add_argument("--json", type=Path, metavar="FILE", help="everything, with all reports")
     options = parser.parse_args()
     if os.geteuid():
         parser.error("watching the kernel takes root")
-    chosen, unable = choose(options.only)
+    chosen, unable = choose(options.only, options.slice)
     if not chosen:
         parser.error(f"no scenario that can run here is called {options.only!r}")
     terminal = Terminal(sys.stdout)
     with Testbed() as bed:
-        attempts = run_all(bed, chosen, options.runs)
-    shown, told = tables(attempts), {**lists(attempts), "Left out, for want of": unable}
+        attempts = run_all(bed, chosen, options.runs, options.engine)
+    shown, told = (
+        tables(attempts, options.engine),
+        {**lists(attempts), "Left out, for want of": unable},
+    )
     for table in shown.values():
         table.show(terminal)
     for title, lines in told.items():

@@ -8,7 +8,7 @@ import sys
 import time
 
 from probe import __version__
-from probe.engine.choice import ENGINES
+from probe.engine.choice import AUTOMATIC, ENGINES
 from probe.problem import Problem
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
@@ -88,16 +88,22 @@ exit status: that of CMD; 128+N after signal N; 127 or 126 if it cannot start"""
     )
     _add_access(run)
     _add_redact(run)
-    _add_engine(run, "a running agent, else ")
+    _add_engine(
+        run,
+        "a running agent, else ",
+        ENGINES,
+        "; ptrace sees nearly all without BPF, and slows work as strace does",
+    )
     run.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD")
 
 
-def _add_engine(command: Parser, first: str) -> None:
+def _add_engine(command: Parser, first: str, engines: tuple[str, ...], also: str = "") -> None:
     command.add_argument(
         "--engine",
-        choices=("auto", *ENGINES),
+        choices=("auto", *engines),
         default="auto",
-        help=f"how to listen; auto: {first}the first of {', '.join(ENGINES)} that can run here",
+        help=f"how to listen; auto: {first}the first of {', '.join(AUTOMATIC)} that can run here"
+        + also,
     )
 
 
@@ -154,7 +160,7 @@ signals: SIGTERM sends what is left and ends it"""
     agent.add_argument(
         "--spool-age", metavar="HOURS", type=_positive, default=24, help="at most (%(default)s)"
     )
-    _add_engine(agent, "")
+    _add_engine(agent, "", AUTOMATIC)
     agent.add_argument("--socket", metavar="PATH", help="default: /run/probe/agent.sock")
     agent.add_argument(
         "--keep-minutes",
@@ -393,7 +399,7 @@ def run_command(options: argparse.Namespace) -> int:
         raise Problem("no command given", "probe run [options] -- CMD [ARG ...]")
     watch = watcher.choose(options.engine, options)
     try:
-        child = run.Child(command)
+        child = run.Child(command, watch.prepare)
     except OSError as error:
         # The limits that we are to explain may leave no room for a child beside us.
         _say(f"blind: {error.strerror} while forking, so {command[0]} runs unwatched")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+# They look from time to time at what is left to be seen: most refusals go by them.
+LOOKING = frozenset({"portable"})
 SENSES = ("seccomp", "exec", "fork", "connect", "dns", "oom", "files")
 
 
@@ -16,8 +18,26 @@ class Coverage:
     attribution: str = "exact"  # exact, cgroup or time
 
     def shut(self) -> dict[str, str]:
-        """The senses that are not full, with the reason."""
-        return {sense: state for sense, state in self.senses.items() if state != "full"}
+        """The senses that are not full, with the reason, always in the same order.
+
+        What came over the wire has none.
+        """
+        order = [*SENSES, *sorted(self.senses.keys() - set(SENSES))]
+        states = {sense: self.senses[sense] for sense in order if sense in self.senses}
+        return {sense: state for sense, state in states.items() if state != "full"}
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether refused calls are not seen, and what was said is not heard."""
+        return self.engine in LOOKING
+
+    def unseen(self) -> dict[str, str]:
+        """The senses through which a cause may have gone by unseen, with the reason."""
+        return {
+            sense: state
+            for sense, state in self.shut().items()
+            if self.only_looks or state.startswith("none")
+        }
 
     def as_json(self) -> dict[str, object]:
         return {

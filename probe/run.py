@@ -12,9 +12,11 @@ import signal
 import sys
 import time
 
+from probe.pidfd import handle
+
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
 FORWARDED = frozenset(
@@ -38,7 +40,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 class Child:
     """The command: forked at once, but started only when it is released."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], prepare: Callable[[], None] | None = None) -> None:
+        """`prepare` is called in the child, before anything else."""
         self.command = list(command)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
         ignored_children = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
@@ -55,9 +58,11 @@ class Child:
             raise
         if self.pid == 0:
             os.close(self._gate)
+            if prepare is not None:
+                prepare()
             self._become(gate, ignored_children)
         os.close(gate)
-        self.pidfd = os.pidfd_open(self.pid)
+        self.pidfd = handle(self.pid)
 
     def _become(self, gate: int, ignored_children: bool) -> None:
         """In the child: waits for the release, then is the command."""
@@ -112,7 +117,7 @@ class Child:
         if number in _FROM_TERMINAL and code != _SI_USER:
             return  # the terminal has told the whole group
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, number)
+            os.kill(self.pid, number)  # nobody else has its number until it is waited for
 
 
 def become(command: Sequence[str]) -> NoReturn:

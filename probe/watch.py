@@ -145,10 +145,37 @@ class Watch:
             record = self._records.pop(key)
             if pidfd is not None:
                 self._unmark(pidfd, record.outer)
+            self._tell_end(record)
             losses = self._engine.losses(key).plus(Losses(record.dropped))
             self._context.forget(key)
             record.span.features = features(record.events)
             return make_case(record.span, record.events, self.coverage, losses)
+
+    def _tell_end(self, record: Record) -> None:
+        """Who waited for the span's process knows how it ended, also where the engine does not."""
+        span = record.span
+        own = [event for event in record.events if event.pid == span.pid]
+        known = any(isinstance(event, Exit) for event in own)
+        told = span.exit_code is not None or span.signal is not None
+        if known or not told or not span.whole_process or span.ended_ns is None:
+            return
+        before = own[-1] if own else Event(sequence=0, time_ns=0, pid=span.pid)
+        record.add(
+            Exit(
+                sequence=max((event.sequence for event in record.events), default=span.key) + 1,
+                time_ns=span.ended_ns,
+                pid=span.pid,
+                ppid=before.ppid,
+                uid=before.uid,
+                comm=before.comm,
+                exe=before.exe,
+                span=span.key,
+                session=before.session,
+                code=span.exit_code,
+                signal=span.signal,
+                duration_s=(span.ended_ns - span.started_ns) / 1e9,
+            )
+        )
 
     def _unmark(self, pidfd: int, outer: Record | None) -> None:
         with contextlib.suppress(ProcessLookupError):

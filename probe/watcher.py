@@ -13,6 +13,7 @@ from probe import local
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from typing import Protocol
 
     from probe.access import Access
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         """Watches one command from its begin to its end."""
 
         warning: str | None  # what is blind, and how to mend it
+        prepare: Callable[[], None] | None  # what the command's process is to do before it starts
 
         def begin(self, command: JsonObject, pidfd: int) -> None:
             """`command` as local.begin_request makes it; called before the command starts."""
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 class Agent:
     """The agent of this sandbox, over its socket. One that fails leaves nobody to watch."""
+
+    prepare: Callable[[], None] | None = None
 
     def __init__(self, client: local.Client, redact: str | None) -> None:
         self._redact = redact  # the agent has its own; this is for when it goes away
@@ -80,6 +84,7 @@ class Self:
         from probe.watch import Watch
 
         self.warning = choice.warning
+        self.prepare = _prepared_for(choice.engine.name)
         self._watch = Watch(choice.engine, redactor)
         self._redactor = redactor
         self._collector = collector
@@ -103,6 +108,8 @@ class Self:
 class Nobody:
     """No engine runs here: the command runs all the same, and the report says so."""
 
+    prepare: Callable[[], None] | None = None
+
     def __init__(
         self, coverage: Coverage, warning: str, redactor: Redactor, collector: Access | None
     ) -> None:
@@ -124,6 +131,14 @@ class Nobody:
         if self._collector:
             self.warning = _send(self._collector, case) or self.warning
         return _explained(case) if wanted else None
+
+
+def _prepared_for(engine: str) -> Callable[[], None] | None:
+    if engine != "ptrace":
+        return None
+    from probe.engine.traced.ptrace import allow_tracing
+
+    return allow_tracing
 
 
 def _explained(case: Case) -> JsonObject:

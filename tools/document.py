@@ -165,8 +165,56 @@ def limits() -> str:
     )
     lines = ["# Limits", "", "What is bounded, and what happens beyond. Losses are counted.", ""]
     lines += ["| | at most | beyond it |", "|---|---|---|"]
-    lines += [f"| {what} | {limit} | {beyond} |" for what, limit, beyond in table]
-    return "\n".join(lines) + "\n"
+    lines += [f"| {what} | {limit} | {beyond} |" for what, limit, beyond in (*table, *_looks())]
+    return "\n".join([*lines, "", *_seen()]) + "\n"
+
+
+def _looks() -> tuple[tuple[str, str, str], ...]:
+    """What bounds the portable engine."""
+    from probe.engine.portable import counters, engine, family, waiting
+
+    often = f"{engine.LOOK_S * 1000:.0f} to {engine._LOOK_MOST_S * 1000:.0f} ms apart"
+    return (
+        ("looks of the portable engine", often, "what comes and goes in between is missed"),
+        ("CPU that they take", f"{100 // engine._IDLE}% of one, each of two kinds", "rarer looks"),
+        ("processes that it follows", f"{family.MEMBERS_MAX:,}", "counted as lost"),
+        ("events that wait in it", f"{engine._EVENTS_MAX:,}", "counted as lost"),
+        ("cgroups whose counters it reads", f"{counters._CGROUPS_MAX}", "the others are not read"),
+        ("processes whose sockets it looks at", f"{waiting._MEMBERS_MAX}", "the others are not"),
+        ("sockets that it watches waiting", f"{waiting._SOCKETS_MAX:,}", "the others are not"),
+        ("a wait of a socket that it tells", f"{waiting._NOTABLE_S} s at least", "not told"),
+    )
+
+
+def _seen() -> list[str]:
+    """The senses of each engine, at their best and where little is permitted."""
+    from probe.coverage import SENSES
+    from probe.engine.core import _ALWAYS
+    from probe.engine.portable import senses
+    from probe.engine.portable.cgroups import MEMORY, PIDS, Cgroup
+    from probe.engine.portable.engine import LOOK_S
+    from probe.engine.traced.engine import _SENSES
+
+    top = [Cgroup(controller, 2, "/sys/fs/cgroup", "/") for controller in (MEMORY, PIDS)]
+    best = senses.states("", "", top, LOOK_S)
+    least = senses.states("not permitted", "not permitted", [], LOOK_S)
+    core = dict.fromkeys(SENSES, "full") | _ALWAYS
+    lines = ["## What the engines see", ""]
+    lines += [
+        "[architecture.md](architecture.md) says when each one is used. The portable one is shown",
+        "as root in the initial namespaces, and where neither the process connector nor the kernel",
+        "log nor counters of cgroups are permitted. With it a cause is named where one was",
+        "observed; any other failure is `unknown`.",
+        "",
+    ]
+    lines += [
+        "| | core | ptrace | portable | portable, little permitted |",
+        "|---|---|---|---|---|",
+    ]
+    for sense in SENSES:
+        cells = (core[sense], _SENSES[sense], best[sense], least[sense])
+        lines.append(f"| {sense} | {' | '.join(cells)} |")
+    return lines
 
 
 PAGES = {

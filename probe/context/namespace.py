@@ -30,7 +30,10 @@ class MountNamespaces:
     """The mount namespaces in sight, by inode number; the oldest make room for new ones."""
 
     def __init__(self) -> None:
-        self._own = os.stat("/proc/self/ns/mnt").st_ino
+        try:
+            self._own = os.stat("/proc/self/ns/mnt").st_ino
+        except OSError:
+            self._own = 0  # gVisor does not tell them apart
         self._kept: OrderedDict[int, int] = OrderedDict()  # number: descriptor
         self._spans: dict[int, set[int]] = {}  # who wants it kept
 

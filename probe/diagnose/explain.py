@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from probe.diagnose import (
     filesystem,
+    inferred,
     interface,
     libraries,
     limits,
@@ -20,7 +21,7 @@ from probe.diagnose import (
 )
 from probe.diagnose.case import Case, Dismissal, Explanation, Finding
 from probe.diagnose.story import Story, Suspect
-from probe.diagnose.weighing import carrier, confidence, grounds, weigh
+from probe.diagnose.weighing import at_most, carrier, ceiling, confidence, grounds, weigh
 from probe.events import Connect, Dns
 
 Rule = Callable[[Story], Iterator[Suspect | Dismissal]]
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     libraries.suspects,
     limits.suspects,
     sandbox.suspects,
+    inferred.suspects,
 )
 CERTAIN_ENOUGH = 0.55  # below it, a finding is an alternative to the work's own fault
 ALTERNATIVES = 4
@@ -130,7 +132,7 @@ def _judged(story: Story, suspect: Suspect) -> Judged | Dismissal:
     reason = cleared(story, suspect)
     if reason is not None:
         return Dismissal(suspect.event.id, reason)
-    score = weigh(grounds(story, suspect))
+    score = at_most(weigh(grounds(story, suspect)), ceiling(story, suspect))
     evidence = suspect.evidence or (suspect.event.id,)
     exit_event = story.process(suspect.event).exit
     if exit_event is not None and exit_event.id not in evidence:

@@ -32,6 +32,7 @@ class Suspect:
     silent: bool = False  # it leaves the process no time to say anything (a kill)
     evidence: tuple[str, ...] = ()
     killed: tuple[int, ...] = ()  # the processes that it ended
+    most: float = 1.0  # as sure as its evidence allows, whatever speaks for it
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -128,7 +129,14 @@ class Story:
         process = self.process(event)
         program = process.program_at(event.time_ns)
         name = program.path.rsplit("/", 1)[-1] if program else event.comm
-        return f"{name} (pid {event.pid})"
+        return f"{name or self.name(process)} (pid {event.pid})"
+
+    def name(self, process: Process) -> str:
+        """Of its program; of the span's first, what was to be started, where nobody saw it."""
+        command = self.case.span.command
+        if process.pid == self.tree.root and command and len(process.programs) < 2:
+            return process.name or os.path.basename(command[0])
+        return process.name or "a process"
 
     def words(self, pid: int) -> str:
         """What the process and those above it said last, and the harness's own message.

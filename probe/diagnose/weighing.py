@@ -26,6 +26,7 @@ Grounds = dict[str, float]
 MOST = 0.99
 _MS = 1_000_000
 _LEAST_WEIGHT = 0.02
+_DEAF, _DOUBT, _SURE_CHAIN = 0.8, 0.5, 0.6
 _SURELY = 0.5  # a process whose failure became the span's
 DEATHS = (
     *("killed", "SIGKILL", "SIGSYS", "SIGSEGV", "SIGABRT", "out of memory", "OOM", "137", "139"),
@@ -37,6 +38,20 @@ DEATHS = (
 def weigh(grounds: Grounds) -> float:
     """The log-odds that it is the cause."""
     return sum(WEIGHTS.get(name, 0.0) * value for name, value in grounds.items())
+
+
+def at_most(score: float, share: float) -> float:
+    """The log-odds, bounded by those of a share."""
+    return score if share >= 1 else min(score, math.log(share / (1 - share)))
+
+
+def ceiling(story: Story, suspect: Suspect) -> float:
+    """Nobody is as sure who did not hear what was said of it, or by those above it."""
+    if not story.case.coverage.only_looks:
+        return suspect.most
+    if story.process(suspect.event).weight < _SURE_CHAIN:
+        return min(suspect.most, _DOUBT)
+    return suspect.most if suspect.silent else min(suspect.most, _DEAF)
 
 
 def confidence(score: float) -> float:
@@ -65,6 +80,8 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     found.update(_elsewhere(story, suspect))
     if story.did_no_harm_elsewhere(suspect.event):
         found["did no harm to others"] = 1.0
+    if story.case.coverage.only_looks:
+        return found  # that nothing was heard says nothing
     if suspect.silent:
         found[f"above said {_heard_above(story, suspect)}"] = 1.0
         return found

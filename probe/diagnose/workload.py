@@ -28,14 +28,16 @@ def verdict(story: Story) -> Finding:
             evidence,
         )
     if shut or lost:
-        why = [f"{sense}: {state}" for sense, state in shut.items()]
+        why = _why_unseen(story, shut)
         if lost:
             why.append(f"{lost} events were lost")
         return Finding(
             "unknown",
             0.5,
             f"no cause was found, and not everything could be seen ({'; '.join(why)})",
-            "run it again where the probe sees what was hidden from it here",
+            "run it again by probe run --engine ptrace, which sees refusals and slows the work"
+            if story.case.coverage.only_looks
+            else "run it again where the probe sees what was hidden from it here",
             evidence,
         )
     if culprit.exit is not None and culprit.exit.signal in CRASHES:
@@ -56,6 +58,13 @@ def verdict(story: Story) -> Finding:
     )
 
 
+def _why_unseen(story: Story, shut: dict[str, str]) -> list[str]:
+    if story.case.coverage.only_looks:
+        engine = story.case.coverage.engine
+        return [f"the {engine} engine does not see most refusals: {', '.join(shut)}"]
+    return [f"{sense}: {state}" for sense, state in shut.items()]
+
+
 def _certainty(story: Story, culprit: Process) -> float:
     """An error of the system that is spoken of and was not seen leaves room for doubt."""
     said = story.words(culprit.pid)
@@ -67,7 +76,7 @@ def _certainty(story: Story, culprit: Process) -> float:
 def _how(story: Story, culprit: Process) -> str:
     if culprit.exit is None:
         return "the test failed"
-    name = f"{culprit.name} (pid {culprit.pid})"
+    name = f"{story.name(culprit)} (pid {culprit.pid})"
     if culprit.exit.signal:
         return f"{name} was ended by {culprit.exit.signal}"
     return f"{name} failed with exit status {culprit.exit.code}"
@@ -104,11 +113,7 @@ def _is_unheard(process: Process) -> bool:
 
 def _relevant_shut(story: Story) -> dict[str, str]:
     """The shut eyes that could have seen the cause. One that nothing came near does no harm."""
-    shut = {
-        sense: state
-        for sense, state in story.case.coverage.shut().items()
-        if state.startswith("none")
-    }
+    shut = story.case.coverage.unseen()
     if "dns" in shut and len(shut) == 1 and not _asked_for_names(story):
         return {}
     return shut

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from probe import abi
+from probe.coverage import LOOKING
 from probe.doctor.dependents import DEPENDENTS, USUALLY_REFUSED
 from probe.doctor.tools import EXPECTED
 
@@ -523,6 +524,14 @@ def _senses(section: Senses) -> Iterator[Finding]:
             "senses.blind",
             0.02,
             f"failures here cannot be explained by the probe: {why}",
+            section.mend or "run an agent where the probe may watch",
+        )
+    elif section.engine in LOOKING and not section.agent:
+        yield Finding(
+            "senses.half_blind",
+            0.01,
+            f"most refusals here cannot be seen by the probe: the {section.engine} engine "
+            "is all that can run",
             section.mend or "run an agent where the probe may watch",
         )
 

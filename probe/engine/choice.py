@@ -34,16 +34,18 @@ class Choice:
 
 
 def open_engine(name: str = "auto", *, everyone: bool = False) -> Choice:
-    """`name` is one of ENGINES, or "auto" for the first of them that can run.
+    """`name` is one of ENGINES, or "auto" for the first of AUTOMATIC that can run.
 
     `everyone`: processes without a span are watched too. EngineError where none can run.
     """
     refused: dict[str, EngineError] = {}
-    for candidate in ENGINES if name == "auto" else (name,):
+    for candidate in AUTOMATIC if name == "auto" else (name,):
         try:
             return Choice(_OPEN[candidate](everyone), refused)
         except EngineError as error:
             refused[candidate] = error
+        except (OSError, RuntimeError) as error:  # no thread, no descriptor, no /proc
+            refused[candidate] = EngineError(f"{type(error).__name__}: {error}")
     raise next(iter(refused.values()))
 
 
@@ -84,5 +86,23 @@ def _bcc(everyone: bool) -> Engine:
     return BccEngine(everyone=everyone)
 
 
-_OPEN: dict[str, Callable[[bool], Engine]] = {"core": _core, "bcc": _bcc}
-ENGINES = tuple(_OPEN)  # best first
+def _portable(everyone: bool) -> Engine:
+    from probe.engine.portable.engine import PortableEngine
+
+    return PortableEngine(everyone)
+
+
+def _ptrace(everyone: bool) -> Engine:
+    from probe.engine.traced.engine import TracingEngine
+
+    return TracingEngine(everyone)
+
+
+_OPEN: dict[str, Callable[[bool], Engine]] = {
+    "core": _core,
+    "bcc": _bcc,
+    "portable": _portable,
+    "ptrace": _ptrace,
+}
+ENGINES = tuple(_OPEN)
+AUTOMATIC = tuple(name for name in ENGINES if name != "ptrace")  # best first; that one is dear

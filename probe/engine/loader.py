@@ -12,7 +12,7 @@ import re
 
 from probe import abi
 from probe.engine import calls, records
-from probe.engine.errors import EngineError
+from probe.engine.errors import EngineError, not_permitted
 from probe.engine.libbpf import BpfError, Libbpf, Object
 
 TYPE_CHECKING = False  # not from typing, which takes two milliseconds
@@ -197,10 +197,7 @@ def _refusal(error: BpfError) -> Refusal | EngineError:
     """Which program was refused; an EngineError where it was not about one."""
     failed = _FAILED.search(error.log)
     if error.errno in (1, 13) and (failed is None or "BEGIN PROG LOAD LOG" not in error.log):
-        return EngineError(
-            "BPF is not permitted here",
-            "run as root or grant CAP_BPF and CAP_PERFMON, and let the seccomp profile allow bpf",
-        )
+        return not_permitted()
     if failed is None:
         return EngineError(f"the BPF object cannot be loaded: {error}")
     return Refusal(failed[1], f"the kernel refused {failed[1]}: {failed[2]}")

@@ -1,4 +1,4 @@
-"""Where the probe cannot watch, the command runs all the same and the report says so."""
+"""Where BPF is not to be had the portable engine watches; where nothing is, the command runs."""
 
 from __future__ import annotations
 
@@ -81,8 +81,17 @@ def test_the_command_runs_and_the_report_says_what_is_blind(
     assert done.returncode == 3
     first = done.stderr.splitlines()[0]
     assert named in first and "to mend it" in first
+    assert "half blind" in first and "so the portable engine watches" in first
+    assert report["coverage"]["engine"] == "portable"
+    assert report["verdict"]["cause"] == "unknown"
+
+
+def test_where_not_even_proc_is_to_be_had_nobody_watches(folder: Path) -> None:
+    done, report = run(without("mount -t tmpfs none /proc"), folder, "exit 3")
+    assert done.returncode == 3
+    first = done.stderr.splitlines()[0]
+    assert "probe: blind: " in first
     assert report["coverage"]["engine"] == "none"
-    assert all(named in state for state in report["coverage"]["senses"].values())
     assert report["verdict"]["cause"] == "unknown"
 
 

@@ -26,6 +26,11 @@ PROFILE = Path("/usr/share/containers/seccomp.json")  # golang-github-containers
 CODE = Path(probe.__file__).parent.parent
 SITE = sysconfig.get_path("purelib")
 COMMAND = ("/usr/bin/python3", "-m", "probe.cli", "doctor", "--json")
+# A failure under watch, and its report, by a shell that ends well.
+WATCHED = (
+    '/usr/bin/python3 -m probe.cli run --engine "$1" --json /tmp/report -- sh -c "$0";'
+    " cat /tmp/report"
+)
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "PYTHONPATH": "/opt/probe:/opt/site",
@@ -140,8 +145,13 @@ def in_runc(made: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
+def watched(script: str, engine: str = "auto") -> list[str]:
+    """The command that runs a shell script under `probe run` and shows the report."""
+    return ["/bin/sh", "-c", WATCHED, script, engine]
+
+
 def in_gvisor(made: dict[str, Any]) -> dict[str, Any]:
-    """The examination of a sandbox that runsc makes, with a kernel of its own."""
+    """The report of a sandbox that runsc makes, with a kernel of its own."""
     name = f"probe-{uuid.uuid4().hex[:12]}"
     with bundle(made) as folder, tempfile.TemporaryDirectory() as state:
         command = ["runsc", "--root", state, "--platform=ptrace", "--network=none"]
@@ -194,11 +204,11 @@ class Podman:
             run(["tar", "-C", folder, "-cf", archive.name, "."])
             self("import", archive.name, image)
 
-    def examine(self, *options: str) -> dict[str, Any]:
-        """The examination of a container that is made with these options."""
+    def examine(self, *options: str, command: Sequence[str] = COMMAND) -> dict[str, Any]:
+        """The examination of a container that is made with these options, or another report."""
         settings = [f"--env={name}={value}" for name, value in ENVIRONMENT.items()]
         settings += [f"--volume={source}:{path}:ro" for path, source in MOUNTS.items()]
-        said = self("run", "--rm", "--network=none", *settings, *options, IMAGE, *COMMAND)
+        said = self("run", "--rm", "--network=none", *settings, *options, IMAGE, *command)
         report: dict[str, Any] = json.loads(said)
         return report
 

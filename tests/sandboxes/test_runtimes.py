@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from runtimes import PROFILE, Podman, applicable, in_gvisor, in_runc, specification
+from runtimes import PROFILE, Podman, applicable, in_gvisor, in_runc, specification, watched
 
 import probe
 from probe import abi
@@ -133,7 +133,7 @@ def test_runc(tmp_path: Path) -> None:
     assert report["mounts"]["missing_devices"] == []
     network = report["network"]
     assert network["interfaces"].keys() == {"lo"} and network["default_routes"] == []
-    assert report["senses"]["engine"] == "none"
+    assert report["senses"]["engine"] == "portable"
     assert ids(report) >= {
         "syscalls.refused",
         "syscalls.fatal",
@@ -309,7 +309,7 @@ def test_gvisor() -> None:
     assert table["/scratch"]["noexec"] and table["/scratch"]["survives"] == "no"
     assert report["network"]["interfaces"].keys() == {"lo"}
     assert report["network"]["default_routes"] == []
-    assert report["senses"]["engine"] == "none" and report["privileges"]["landlock"] == 0
+    assert report["senses"]["engine"] == "portable" and report["privileges"]["landlock"] == 0
     assert {"kernel.other", "network.no_route", "privileges.capability"} <= ids(report)
 
 
@@ -318,3 +318,115 @@ def test_gvisor_beside_runc_differs_by_its_kernel() -> None:
     found = {one.name for one in differences(in_gvisor(made), in_runc(made))}
     assert {"kernel.kind", "kernel.release", "privileges.landlock"} <= found
     assert not {name for name in found if name.startswith(("syscalls.", "privileges.effective"))}
+
+
+# --- the portable engine in them ---------------------------------------------
+
+FAILING = "sleep 1.5; sh -c 'sleep 1.2; exit 7'; sleep 0.3; exit 3"
+
+
+def ends(report: dict[str, Any]) -> list[tuple[str, int]]:
+    ended = [event for event in report["events"] if event["kind"] == "exit"]
+    return [(event["comm"], event.get("code", -1)) for event in ended]
+
+
+def programs(report: dict[str, Any]) -> list[str]:
+    return [" ".join(event["argv"][:3]) for event in report["events"] if event["kind"] == "exec"]
+
+
+def test_gvisor_is_watched_by_looking() -> None:
+    made = specification(mounts=[tmpfs("/tmp")])
+    made["process"]["args"] = watched(FAILING)
+    report = in_gvisor(made)
+    coverage = report["coverage"]
+    assert (coverage["engine"], coverage["attribution"]) == ("portable", "time")
+    assert coverage["senses"]["oom"].startswith("none: ")
+    assert "come and go between two looks" in coverage["senses"]["exec"]
+    assert {"sleep 1.5", "sleep 1.2", "sh -c sleep 1.2; exit 7"} <= set(programs(report))
+    # Statuses of those that others wait for cannot be had there; our own child's can.
+    assert ends(report) == [("sh", 3)]
+    assert report["verdict"]["cause"] == "unknown"
+
+
+def test_gvisor_tells_how_the_command_ended() -> None:
+    made = specification(mounts=[tmpfs("/tmp")])
+    made["process"]["args"] = watched("sleep 0.4; kill -SEGV $$")
+    report = in_gvisor(made)
+    assert report["verdict"]["cause"] == "workload.crashed"
+    assert report["verdict"]["confidence"] <= 0.6
+
+
+def test_podman_without_capabilities(podman: Podman) -> None:
+    report = podman.examine("--cap-drop=all", "--tmpfs=/tmp", command=watched(FAILING))
+    coverage = report["coverage"]
+    assert (coverage["engine"], coverage["attribution"]) == ("portable", "time")
+    assert [end for end in ends(report) if end[0] == "sh"] == [("sh", 7), ("sh", 3)]
+    assert report["verdict"]["cause"] == "unknown"
+
+
+def test_the_oom_killer_in_podman_without_capabilities(podman: Podman) -> None:
+    hog = "sleep 0.3; python3 -c 'd = [bytearray(1 << 20) for _ in range(300)]'; exit 1"
+    report = podman.examine(
+        *("--cap-drop=all", "--tmpfs=/tmp", "--memory=120m", "--memory-swap=120m"),
+        command=watched(hog),
+    )
+    assert report["coverage"]["senses"]["oom"].startswith("partial: by the counters of cgroups")
+    assert report["verdict"]["cause"] == "memory.cgroup_oom"
+    (event,) = [event for event in report["events"] if event["kind"] == "oom"]
+    assert event["limit"] == 120 * MIB
+
+
+def test_a_full_pids_cgroup_in_podman_without_capabilities(podman: Podman) -> None:
+    forks = (
+        "import subprocess as s\n"
+        "children = []\n"
+        "try:\n for _ in range(99): children.append(s.Popen(['sleep', '5']))\n"
+        "finally:\n for child in children: child.kill()\n"
+    )
+    report = podman.examine(
+        *("--cap-drop=all", "--tmpfs=/tmp", "--pids-limit=30"),
+        command=watched(f'exec python3 -c "{forks}"'),
+    )
+    assert report["verdict"]["cause"] == "fork.pids_limit"
+    assert "of 30 processes" in report["verdict"]["summary"]
+
+
+# --- the tracing engine in them ------------------------------------------------
+
+CONNECTING = "import socket; socket.create_connection(('127.0.0.1', 5432))"
+TRACED = {
+    "a missing program": ("frobnicate", "exec.not_found", "frobnicate"),
+    "a missing file": ("cat /no/such/file", "fs.missing", "/no/such/file"),
+    "nobody listens": (f'python3 -c "{CONNECTING}"', "net.refused", "127.0.0.1:5432"),
+    "its own fault": ("exit 3", "workload.failed", "exit status 3"),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_gvisor_is_traced_where_somebody_asks_for_it(name: str) -> None:
+    script, cause, named = TRACED[name]
+    made = specification(mounts=[tmpfs("/tmp")])
+    made["process"]["args"] = watched(script, "ptrace")
+    report = in_gvisor(made)
+    assert report["coverage"]["engine"] == "ptrace"
+    assert report["verdict"]["cause"] == cause and named in report["verdict"]["summary"]
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_podman_without_capabilities_is_traced(name: str, podman: Podman) -> None:
+    script, cause, named = TRACED[name]
+    report = podman.examine("--cap-drop=all", "--tmpfs=/tmp", command=watched(script, "ptrace"))
+    assert report["coverage"]["engine"] == "ptrace"
+    assert report["verdict"]["cause"] == cause and named in report["verdict"]["summary"]
+
+
+def test_a_call_that_podmans_filter_refuses_is_seen_by_tracing(podman: Podman) -> None:
+    number = abi.syscall_numbers(abi.machine())["perf_event_open"]
+    script = f"exec python3 -c 'import ctypes; exit(ctypes.CDLL(None).syscall({number}, *[0] * 5))'"
+    report = podman.examine("--tmpfs=/tmp", command=watched(script, "ptrace"))
+    refused = {
+        event["syscall"]
+        for event in report["events"]
+        if event["kind"] in ("seccomp", "syscall") and event.get("errno") == "EPERM"
+    }
+    assert "perf_event_open" in refused

@@ -20,7 +20,7 @@ import tempfile
 from typing import Any
 
 from probe import abi
-from probe.engine.errors import EngineError
+from probe.engine.errors import EngineError, not_permitted
 
 MAPS = (
     *("configured", "calls", "ring", "unread", "tasks", "fresh_task"),
@@ -109,9 +109,7 @@ def _refusal(said: int) -> EngineError:
     telling = [line.strip() for line in lines if "error:" in line or "Error" in line]
     words = (telling or lines[-1:] or ["it said nothing"])[0]
     if "Operation not permitted" in "".join(lines):
-        return EngineError(
-            "BPF is not permitted here", "run as root or grant CAP_BPF and CAP_PERFMON"
-        )
+        return not_permitted()
     return EngineError(f"bcc cannot compile and attach its programs: {words}")
 
 

@@ -12,13 +12,14 @@ from probe.coverage import SENSES, Coverage
 from probe.engine import records
 from probe.engine.bcc.compiler import compiled
 from probe.engine.bcc.lookup import Lookup
-from probe.engine.errors import EngineError
+from probe.engine.errors import EngineError, not_permitted
 from probe.engine.kernel import KernelEngine
 from probe.engine.libbpf import Libbpf, Map
 from probe.engine.loader import settings
 from probe.pidfd import pid_of
 
 _INITIAL_PID_NS = 0xEFFFFFFC  # PROC_PID_INIT_INO
+_CAP_SYS_ADMIN, _CAP_BPF = 21, 39  # capabilities(7)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 _SENSES = {
@@ -46,6 +47,8 @@ class BccEngine(KernelEngine):
                 "bcc's programs know processes by their numbers in the initial pid namespace",
                 "run probe agent outside of the container",
             )
+        if not _may_load():  # so that nobody waits for a compiler in vain
+            raise not_permitted()
         try:
             library = Libbpf()
         except OSError as error:
@@ -118,6 +121,13 @@ class BccEngine(KernelEngine):
         super().close()
         for fd in (*self._attached, *(found.fd for found in self._maps.values())):
             os.close(fd)
+
+
+def _may_load() -> bool:
+    """Whether one of the capabilities is effective that bpf(2) asks for."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        effective = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    return any(int(effective, 16) >> number & 1 for number in (_CAP_SYS_ADMIN, _CAP_BPF))
 
 
 class _Task(ctypes.Structure):

@@ -1,0 +1,97 @@
+"""TCP sockets that wait for an answer, as /proc/PID/net shows them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+
+_TABLE_MAX = 1 << 20  # bytes that are read of one
+_DESCRIPTORS_MAX = 256
+_ESTABLISHED, _SYN_SENT = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One connection; `inode` is what its descriptors are named by."""
+
+    inode: int
+    established: bool
+    family: str
+    address: str
+    port: int
+
+
+def parse(table: str) -> list[Entry]:
+    """Those that wait and those that are made. Lines out of form are left out."""
+    found = []
+    for line in table.split("\n")[1:]:
+        words = line.split()
+        try:
+            state = int(words[3], 16)
+            if state in (_ESTABLISHED, _SYN_SENT):
+                family, address, port = _peer(words[2])
+                inode = int(words[9])
+                found.append(Entry(inode, state == _ESTABLISHED, family, address, port))
+        except (IndexError, ValueError):
+            continue
+    return found
+
+
+def _peer(text: str) -> tuple[str, str, int]:
+    """Words of 32 bits each, in the machine's order."""
+    host, _, port = text.partition(":")
+    raw = bytes.fromhex(host)
+    if sys.byteorder == "little":
+        raw = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    if len(raw) == 4:
+        return "ipv4", socket.inet_ntop(socket.AF_INET, raw), int(port, 16)
+    address = socket.inet_ntop(socket.AF_INET6, raw).removeprefix("::ffff:")
+    return "ipv6", address, int(port, 16)
+
+
+def table(pid: int) -> list[Entry]:
+    """Of the network namespace of a process."""
+    found: list[Entry] = []
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{name}", encoding="ascii", errors="replace") as file:
+                found += parse(file.read(_TABLE_MAX))
+        except OSError:
+            continue
+    return found
+
+
+def network_namespace(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError:
+        return 0
+
+
+def inodes(pid: int) -> set[int]:
+    """Of the sockets that a process has open; empty where they are not shown."""
+    found: set[int] = set()
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")[:_DESCRIPTORS_MAX]
+    except OSError:
+        return found
+    for name in names:
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            found.add(int(target[8:-1]))
+    return found
+
+
+def neighbours_missing(pid: int) -> bool:
+    """Whether somebody on the way does not answer at all: its address is asked for in vain."""
+    try:
+        with open(f"/proc/{pid}/net/arp", encoding="ascii", errors="replace") as file:
+            lines = file.read(_TABLE_MAX).split("\n")[1:]
+    except OSError:
+        return False
+    return any(words[2] == "0x0" for words in map(str.split, lines) if len(words) > 2)
