@@ -8,11 +8,23 @@ import os
 import sys
 from pathlib import Path
 
-from bench import accuracy, explain, ingest, memory, overhead, pace, startup, storm, syscall
+from bench import (
+    accuracy,
+    engines,
+    explain,
+    ingest,
+    memory,
+    overhead,
+    pace,
+    startup,
+    storm,
+    syscall,
+)
 from bench.testbed import Testbed
 from probe.terminal import Terminal
 
 BENCHES = {
+    "engines": engines.measure,
     "overhead": overhead.measure,
     "syscall": syscall.measure,
     "startup": startup.measure,
