@@ -62,7 +62,10 @@ def _why_unseen(story: Story, shut: dict[str, str]) -> list[str]:
     if story.case.coverage.only_looks:
         engine = story.case.coverage.engine
         return [f"the {engine} engine does not see most refusals: {', '.join(shut)}"]
-    return [f"{sense}: {state}" for sense, state in shut.items()]
+    senses: dict[str, list[str]] = {}
+    for sense, state in shut.items():
+        senses.setdefault(state, []).append(sense)
+    return [f"{', '.join(those)}: {state}" for state, those in senses.items()]
 
 
 def _certainty(story: Story, culprit: Process) -> float:
