@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Two objects are built from these sources, and the loader takes the first that the running
- * kernel accepts: the one below the #else, and, with LEGACY, one for kernels before 5.15. Those
- * have no storage with a task (4cf1bc1f1045), name the current one by its address alone
+ * kernel accepts: the one below the #else, and, with LEGACY, one for kernels before 5.17. Those
+ * have no bpf_loop (base.h), and before 5.15 no storage with a task (4cf1bc1f1045), name the current one by its address alone
  * (3ca1032ab7ab), do not say where its registers are (dd6e10fbd9fb), and have no atomics that
  * tell the old value (5ca419f2864a).
  */

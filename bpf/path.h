@@ -7,8 +7,15 @@
 
 #define PATH_DEPTH 32
 
+/* Built from the middle backwards, and where it has come to (as numbers: a map has no pointers). */
 struct path_buffer {
-	char text[2 * PATH_SIZE]; /* built from the middle backwards; slack for the verifier */
+	char text[2 * PATH_SIZE]; /* slack for the verifier */
+	u64 dentry;
+	u64 mount;
+	u64 root;
+	u64 root_mount;
+	u32 at;
+	u32 pad;
 };
 
 /* Only programs in process context build paths, and those are not preempted by each other. */
@@ -24,6 +31,52 @@ static __always_inline struct mount *mount_of(struct vfsmount *mnt)
 	return (void *)mnt - bpf_core_field_offset(struct mount, mnt);
 }
 
+static __always_inline struct path_buffer *path_buffer(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&path_buffers, &zero);
+}
+
+/* One name more, or from a mount to where it is mounted. */
+STEP path_step(u32 depth, void *unused)
+{
+	struct path_buffer *buffer = path_buffer();
+	struct dentry *dentry, *parent;
+	struct mount *mnt, *mnt_parent;
+	u32 at, len;
+
+	if (!buffer)
+		return 1;
+	dentry = (struct dentry *)buffer->dentry;
+	mnt = (struct mount *)buffer->mount;
+	if (buffer->dentry == buffer->root && buffer->mount == buffer->root_mount)
+		return 1;
+	if (dentry == BPF_CORE_READ(mnt, mnt.mnt_root)) {
+		mnt_parent = BPF_CORE_READ(mnt, mnt_parent);
+		if (mnt_parent == mnt)
+			return 1;
+		buffer->dentry = (u64)BPF_CORE_READ(mnt, mnt_mountpoint);
+		buffer->mount = (u64)mnt_parent;
+		return 0;
+	}
+	parent = BPF_CORE_READ(dentry, d_parent);
+	if (parent == dentry)
+		return 1;
+	at = buffer->at;
+	len = BPF_CORE_READ(dentry, d_name.len);
+	if (len + 1 > at)
+		return 1;
+	at = (at - len) & (PATH_SIZE - 1);
+	bpf_probe_read_kernel(&buffer->text[at], len & (PATH_SIZE - 1),
+			      BPF_CORE_READ(dentry, d_name.name));
+	at = (at - 1) & (PATH_SIZE - 1);
+	buffer->text[at] = '/';
+	buffer->at = at;
+	buffer->dentry = (u64)parent;
+	return 0;
+}
+
 /*
  * Builds the path in this CPU's buffer and says where it starts; an over-long
  * one loses its front. A global function, so that it is verified once and not
@@ -33,43 +86,19 @@ __noinline u32 path_build(u64 address)
 {
 	struct path *from = (struct path *)address;
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	struct path_buffer *buffer;
-	struct dentry *dentry, *parent, *root;
-	struct mount *mnt, *mnt_parent, *root_mnt;
-	u32 at = PATH_SIZE - 1, zero = 0, len;
+	struct path_buffer *buffer = path_buffer();
+	u32 at;
 
-	buffer = bpf_map_lookup_elem(&path_buffers, &zero);
 	if (!buffer)
 		return 0;
 	buffer->text[PATH_SIZE - 1] = 0;
-	dentry = BPF_CORE_READ(from, dentry);
-	mnt = mount_of(BPF_CORE_READ(from, mnt));
-	root = BPF_CORE_READ(task, fs, root.dentry);
-	root_mnt = mount_of(BPF_CORE_READ(task, fs, root.mnt));
-	for (int i = 0; i < PATH_DEPTH; i++) {
-		if (dentry == root && mnt == root_mnt)
-			break;
-		if (dentry == BPF_CORE_READ(mnt, mnt.mnt_root)) {
-			mnt_parent = BPF_CORE_READ(mnt, mnt_parent);
-			if (mnt_parent == mnt)
-				break;
-			dentry = BPF_CORE_READ(mnt, mnt_mountpoint);
-			mnt = mnt_parent;
-			continue;
-		}
-		parent = BPF_CORE_READ(dentry, d_parent);
-		if (parent == dentry)
-			break;
-		len = BPF_CORE_READ(dentry, d_name.len);
-		if (len + 1 > at)
-			break;
-		at = (at - len) & (PATH_SIZE - 1);
-		bpf_probe_read_kernel(&buffer->text[at], len & (PATH_SIZE - 1),
-				      BPF_CORE_READ(dentry, d_name.name));
-		at = (at - 1) & (PATH_SIZE - 1);
-		buffer->text[at] = '/';
-		dentry = parent;
-	}
+	buffer->dentry = (u64)BPF_CORE_READ(from, dentry);
+	buffer->mount = (u64)mount_of(BPF_CORE_READ(from, mnt));
+	buffer->root = (u64)BPF_CORE_READ(task, fs, root.dentry);
+	buffer->root_mount = (u64)mount_of(BPF_CORE_READ(task, fs, root.mnt));
+	buffer->at = PATH_SIZE - 1;
+	repeat(PATH_DEPTH, path_step, NULL);
+	at = buffer->at & (PATH_SIZE - 1);
 	if (at == PATH_SIZE - 1) {
 		at = PATH_SIZE - 2;
 		buffer->text[at] = '/';
@@ -80,8 +109,8 @@ __noinline u32 path_build(u64 address)
 /* Writes the path, NUL-terminated, into out[PATH_SIZE]. */
 static __always_inline void path_text(void *from, char *out)
 {
-	u32 zero = 0, at = path_build((u64)from) & (PATH_SIZE - 1);
-	struct path_buffer *buffer = bpf_map_lookup_elem(&path_buffers, &zero);
+	u32 at = path_build((u64)from) & (PATH_SIZE - 1);
+	struct path_buffer *buffer = path_buffer();
 
 	if (buffer)
 		bpf_probe_read_kernel_str(out, PATH_SIZE, &buffer->text[at]);

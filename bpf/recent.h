@@ -70,27 +70,60 @@ static __always_inline bool is_null_device(struct file *file)
 	return file && BPF_CORE_READ(file, f_inode, i_rdev) == NULL_DEVICE;
 }
 
+/* What is being kept of a text: on the stack the verifier would follow its every length. */
+struct speech {
+	u64 from;
+	u64 size;
+	u32 is_output;
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct speech);
+} speeches SEC(".maps");
+
+static __always_inline struct speech *speech(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&speeches, &zero);
+}
+
+STEP keep_next(u32 at, void *unused)
+{
+	struct recent *recent = recent_of_current();
+	struct speech *said = speech();
+	u64 piece;
+
+	if (!recent || !said || !said->size)
+		return 1;
+	piece = said->size < WORDS_SIZE ? said->size : WORDS_SIZE;
+	keep_piece(said->is_output ? &recent->output : &recent->errors, said->from, piece);
+	said->from += piece;
+	said->size -= piece;
+	return 0;
+}
+
 __noinline int keep_text(u64 from, u64 size, u32 is_output)
 {
 	struct recent *recent = recent_of_current();
-	struct words *words;
-	u32 piece;
+	struct speech *said = speech();
 
-	if (!recent)
+	if (!recent || !said)
 		return 0;
-	words = is_output ? &recent->output : &recent->errors;
 	if (!is_output)
 		recent->silenced = is_null_device(file_of(current_task(), STDERR));
 	if (size > WORDS_COUNT * WORDS_SIZE) {
 		from += size - WORDS_COUNT * WORDS_SIZE;
 		size = WORDS_COUNT * WORDS_SIZE;
 	}
-	for (int i = 0; i < WORDS_COUNT; i++) {
-		piece = size < WORDS_SIZE ? size : WORDS_SIZE;
-		keep_piece(words, from, piece);
-		from += piece;
-		size -= piece;
-	}
+	said->from = from;
+	said->size = size;
+	said->is_output = is_output;
+	repeat(WORDS_COUNT, keep_next, NULL);
 	return 0;
 }
 
@@ -123,23 +156,65 @@ __noinline int keep_words(u64 buffer, u64 count, u32 form, u32 fd)
 	return 0;
 }
 
-static __always_inline void emit_recent(struct task_struct *task, struct recent *recent,
+/* Of what a process looked for, what others had made (recent_record). */
+struct gone {
+	u32 tgid; /* whose */
+	u32 count;
+	u32 slots[GONE_COUNT];
+	struct writer writers[GONE_COUNT];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct gone);
+} gone_of_recent SEC(".maps");
+
+static __always_inline struct gone *gone(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&gone_of_recent, &zero);
+}
+
+STEP note_gone(u32 at, void *unused)
+{
+	struct gone *found = gone();
+	struct recent *recent = found ? bpf_map_lookup_elem(&recents, &found->tgid) : NULL;
+	u32 slot;
+
+	if (!recent || at >= MISSING_COUNT || at >= recent->missing_total)
+		return 1;
+	slot = found->count;
+	if (slot >= GONE_COUNT)
+		return 1;
+	if (find_writer(current_task(), &recent->missing[at], &found->writers[slot])) {
+		found->slots[slot] = at;
+		found->count = slot + 1;
+	}
+	return 0;
+}
+
+static __always_inline void emit_recent(struct task_struct *task, u32 tgid, struct recent *recent,
 					u32 of_creator)
 {
-	struct recent_record *e = record_reserve(sizeof(*e), RECORD_RECENT, task);
-	u32 found = 0;
+	struct gone *found = gone();
+	struct recent_record *e;
 
+	if (!found)
+		return;
+	found->tgid = tgid;
+	found->count = 0;
+	repeat(MISSING_COUNT, note_gone, NULL);
+	e = record_reserve(sizeof(*e), RECORD_RECENT, task);
 	if (!e)
 		return;
 	e->of_creator = of_creator;
+	e->gone = found->count;
+	__builtin_memcpy(e->gone_slots, found->slots, sizeof(e->gone_slots));
+	__builtin_memcpy(e->writers, found->writers, sizeof(e->writers));
 	bpf_probe_read_kernel(&e->recent, sizeof(e->recent), recent);
-	for (u32 i = 0; i < MISSING_COUNT && found < GONE_COUNT; i++) {
-		if (i >= e->recent.missing_total)
-			break;
-		if (find_writer(task, &e->recent.missing[i], &e->writers[found]))
-			e->gone_slots[found++] = i;
-	}
-	e->gone = found;
 	bpf_ringbuf_submit(e, wake(false));
 }
 
@@ -154,14 +229,14 @@ static __always_inline void report_recent(struct task_struct *task, bool failed)
 		/* Not what a shell's child looks for that is to say what its shell did not find. */
 		knows = recent->missing_total && !(task->flags & PF_FORKNOEXEC);
 		if (failed)
-			emit_recent(task, recent, 0);
+			emit_recent(task, tgid, recent, 0);
 		bpf_map_delete_elem(&recents, &tgid);
 	}
 	if (!failed || knows)
 		return;
 	theirs = bpf_map_lookup_elem(&recents, &creator);
 	if (theirs && theirs->missing_total)
-		emit_recent(task, theirs, 1);
+		emit_recent(task, creator, theirs, 1);
 }
 
 #endif

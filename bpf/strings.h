@@ -45,24 +45,36 @@ struct lengths {
 	u32 longest;
 };
 
-static __always_inline void add_lengths(struct lengths *lengths, char *text, u64 vector, bool compat)
+struct measuring {
+	struct lengths *lengths;
+	char *text; /* room for the longest */
+	u64 vector;
+	u64 compat;
+};
+
+STEP add_length(u32 at, struct measuring *to)
 {
-	u64 string;
+	struct lengths *lengths = to->lengths;
+	u64 string = string_at(to->vector, at, to->compat);
 	long length;
 
-	for (u32 i = 0; i < STRINGS_COUNTED && lengths->size < STRINGS_SIZE; i++) {
-		barrier_var(i); /* else the compiler counts by address, which has no bound */
-		string = string_at(vector, i, compat);
-		if (!string)
-			break;
-		length = bpf_probe_read_user_str(text, STRING_SIZE + 1, (void *)string);
-		if (length < 0)
-			break;
-		lengths->strings++;
-		lengths->size += length;
-		if (length > lengths->longest)
-			lengths->longest = length;
-	}
+	if (!string || lengths->size >= STRINGS_SIZE)
+		return 1;
+	length = bpf_probe_read_user_str(to->text, STRING_SIZE + 1, (void *)string);
+	if (length < 0)
+		return 1;
+	lengths->strings++;
+	lengths->size += length;
+	if (length > lengths->longest)
+		lengths->longest = length;
+	return 0;
+}
+
+static __always_inline void add_lengths(struct lengths *lengths, char *text, u64 vector, bool compat)
+{
+	struct measuring to = { lengths, text, vector, compat };
+
+	repeat(STRINGS_COUNTED, add_length, &to);
 }
 
 #define THING_BYTES 128

@@ -22,9 +22,17 @@ struct {
 	__type(value, struct writer);
 } written SEC(".maps");
 
+/* Two parts of a path, and their hash as it comes about: not on the stack, so that the
+ * verifier, which knows nothing of a map's content, is done with one step.
+ */
 struct path_pair {
 	char base[PATH_SIZE];
 	char path[PATH_SIZE];
+	u64 hash;
+	u32 of_base; /* 1: it is the base's turn, 0: the path's */
+	u32 ask;     /* 1: whether the work itself removed a directory on the way */
+	u32 begins;  /* 1: a name, so that a lone dot is none */
+	u32 pad;
 };
 
 struct {
@@ -55,47 +63,58 @@ static __always_inline bool is_nobodys(u64 key)
 	return writer && writer->pid == NOBODY;
 }
 
-/*
- * "a//b/" and "./a/b" come to the same as "a/b". Becomes 0 at a directory that the work
- * itself removed, if that is asked.
- */
-static __always_inline u64 hash_text(u64 hash, const char *text, bool ask)
+STEP hash_byte(u32 at, void *unused)
 {
-	bool begins = true; /* a name, so that a lone dot is none */
+	struct path_pair *pair = path_pair();
+	const char *text;
 	u8 byte, next;
 
-	for (u32 i = 0; i < PATH_SIZE - 1; i++) {
-		byte = text[i];
-		next = text[i + 1];
-		if (!byte)
-			break;
-		if (byte == '/') {
-			begins = true;
-			continue;
-		}
-		if (begins && byte == '.' && (!next || next == '/'))
-			continue;
-		if (begins && ask && is_nobodys(hash))
-			return 0;
-		if (begins)
-			hash = mix(hash, '/');
-		begins = false;
-		hash = mix(hash, byte);
+	if (!pair || at >= PATH_SIZE - 1)
+		return 1;
+	text = pair->of_base ? pair->base : pair->path;
+	byte = text[at];
+	next = text[at + 1];
+	if (!byte)
+		return 1;
+	if (byte == '/') {
+		pair->begins = true;
+		return 0;
 	}
-	return hash;
+	if (pair->begins && byte == '.' && (!next || next == '/'))
+		return 0;
+	if (pair->begins && pair->ask && is_nobodys(pair->hash)) {
+		pair->hash = 0;
+		return 1;
+	}
+	if (pair->begins)
+		pair->hash = mix(pair->hash, '/');
+	pair->begins = false;
+	pair->hash = mix(pair->hash, byte);
+	return 0;
 }
 
-/* Of what lies in this CPU's pair. A global function: verified once. */
+/*
+ * Of what lies in this CPU's pair: "a//b/" and "./a/b" come to the same as "a/b". Becomes 0
+ * at a directory that the work itself removed, if that is asked. A global function: verified
+ * once.
+ */
 __noinline u64 hash_pair(u32 ask)
 {
 	struct path_pair *pair = path_pair();
-	u64 hash = 0xcbf29ce484222325ULL;
 
 	if (!pair)
 		return 0;
+	pair->hash = 0xcbf29ce484222325ULL;
+	pair->ask = ask;
+	pair->begins = true;
+	pair->of_base = true;
 	if (pair->path[0] != '/')
-		hash = hash_text(hash, pair->base, ask);
-	return hash ? hash_text(hash, pair->path, ask) : 0;
+		repeat(PATH_SIZE - 1, hash_byte, NULL);
+	pair->begins = true;
+	pair->of_base = false;
+	if (pair->hash)
+		repeat(PATH_SIZE - 1, hash_byte, NULL);
+	return pair->hash;
 }
 
 static __always_inline u64 hash_of(struct task_struct *task, u64 path, int dirfd)
