@@ -2,9 +2,9 @@
 /*
  * Two objects are built from these sources, and the loader takes the first that the running
  * kernel accepts: the one below the #else, and, with LEGACY, one for kernels before 5.17. Those
- * have no bpf_loop (base.h), and before 5.15 no storage with a task (4cf1bc1f1045), name the current one by its address alone
- * (3ca1032ab7ab), do not say where its registers are (dd6e10fbd9fb), and have no atomics that
- * tell the old value (5ca419f2864a).
+ * have no bpf_loop (base.h). Before 5.15 they have no storage with a task (4cf1bc1f1045), name
+ * the current one by its address alone (3ca1032ab7ab), do not say where its registers are
+ * (dd6e10fbd9fb), and have no atomics that tell the old value (5ca419f2864a).
  */
 #ifndef PROBE_DRIFT_H
 #define PROBE_DRIFT_H

@@ -34,7 +34,8 @@ def caller(
     """
     fields = _status(pid)
     if capabilities is None:
-        capabilities = int(fields["CapEff"], 16) if "CapEff" in fields else -(uid == 0)
+        # The kernel said no: where it hangs on a capability, it was not there.
+        capabilities = int(fields["CapEff"], 16) if "CapEff" in fields else 0
     groups = None
     if "Groups" in fields and "Gid" in fields:
         effective = int(fields["Gid"].split()[1])

@@ -85,7 +85,7 @@ class Lookup:
         known = self._places.get(pid)
         if known is not None and not fresh:
             return known
-        found = _look(pid) or known or self._inherited(ppid)
+        found = _look(pid) or _outdated(known) or self._inherited(ppid)
         if found is not None:
             self._places[pid] = found
             self._places.move_to_end(pid)
@@ -94,15 +94,19 @@ class Lookup:
         return found
 
     def _inherited(self, ppid: int) -> Place | None:
-        parent = self._places.get(ppid)
-        if parent is None:
-            return None
-        unknown = records.UNKNOWN_CAPABILITIES
-        return dataclasses.replace(parent, ppid=ppid, inner_pid=0, capabilities=unknown)
+        parent = _outdated(self._places.get(ppid))
+        return dataclasses.replace(parent, ppid=ppid, inner_pid=0) if parent is not None else None
 
     def forget(self, pid: int) -> None:
         """Its number may be given to another one."""
         self._places.pop(pid, None)
+
+
+def _outdated(place: Place | None) -> Place | None:
+    """What may be hung on still: execve(2) and others change what a process may."""
+    if place is None:
+        return None
+    return dataclasses.replace(place, capabilities=records.UNKNOWN_CAPABILITIES)
 
 
 def _look(pid: int) -> Place | None:
