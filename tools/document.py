@@ -189,11 +189,12 @@ def _looks() -> tuple[tuple[str, str, str], ...]:
 def _seen() -> list[str]:
     """The senses of each engine, at their best and where little is permitted."""
     from probe.coverage import SENSES
+    from probe.engine.bcc import engine as bcc
     from probe.engine.core import _ALWAYS
     from probe.engine.portable import senses
     from probe.engine.portable.cgroups import MEMORY, PIDS, Cgroup
     from probe.engine.portable.engine import LOOK_S
-    from probe.engine.traced.engine import _SENSES
+    from probe.engine.traced import engine as traced
 
     top = [Cgroup(controller, 2, "/sys/fs/cgroup", "/") for controller in (MEMORY, PIDS)]
     best = senses.states("", "", top, LOOK_S)
@@ -204,15 +205,16 @@ def _seen() -> list[str]:
         "[architecture.md](architecture.md) says when each one is used. The portable one is shown",
         "as root in the initial namespaces, and where neither the process connector nor the kernel",
         "log nor counters of cgroups are permitted. With it a cause is named where one was",
-        "observed; any other failure is `unknown`.",
+        "observed; any other failure is `unknown`. Spans that `PROBE_TEST` begins (spans.md) are",
+        "core's alone.",
         "",
     ]
     lines += [
-        "| | core | ptrace | portable | portable, little permitted |",
-        "|---|---|---|---|---|",
+        "| | core | bcc | ptrace | portable | portable, little permitted |",
+        "|---|---|---|---|---|---|",
     ]
     for sense in SENSES:
-        cells = (core[sense], _SENSES[sense], best[sense], least[sense])
+        cells = (core[sense], bcc._SENSES[sense], traced._SENSES[sense], best[sense], least[sense])
         lines.append(f"| {sense} | {' | '.join(cells)} |")
     return lines
 
