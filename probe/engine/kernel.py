@@ -29,9 +29,7 @@ class KernelEngine:
         self._decoder = Decoder(machine)
         self._losses, self._folds = find("losses"), find("folds")
         self._before: dict[int, Losses] = {}  # losses without a span, at each begin
-        table = find("calls")
-        for number, call in calls.table(machine).items():
-            table.update(ctypes.c_uint32(number), call)
+        find("calls").fill(calls.table(machine))
         self._ring = RingBuffer(library, find("ring"), self._receive)
 
     def _receive(self, address: int, size: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -17,6 +17,7 @@ from ctypes import (
     c_char_p,
     c_int,
     c_size_t,
+    c_uint32,
     c_uint64,
     c_void_p,
 )
@@ -44,6 +45,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "bpf_map__fd": (c_int, [c_void_p]),
     "bpf_map__initial_value": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "bpf_map_update_elem": (c_int, [c_int, c_void_p, c_void_p, c_uint64]),
+    "bpf_map_update_batch": (c_int, [c_int, c_void_p, c_void_p, POINTER(c_uint32), c_void_p]),
     "bpf_map_lookup_elem": (c_int, [c_int, c_void_p, c_void_p]),
     "bpf_map_delete_elem": (c_int, [c_int, c_void_p]),
     "bpf_map_get_next_key": (c_int, [c_int, c_void_p, c_void_p]),
@@ -155,6 +157,15 @@ class Map:
 
     def update(self, key: object, value: object) -> None:
         self._library.call("bpf_map_update_elem", self.fd, byref(key), byref(value), 0)  # type: ignore[arg-type]
+
+    def fill(self, values: Mapping[int, ctypes.Structure]) -> None:
+        """Many entries of an array at once (Linux 5.6)."""
+        count = c_uint32(len(values))
+        keys = (c_uint32 * len(values))(*values)
+        entries = (type(next(iter(values.values()))) * len(values))(*values.values())
+        self._library.call(
+            "bpf_map_update_batch", self.fd, byref(keys), byref(entries), byref(count), None
+        )
 
     def lookup(self, key: object, into: object) -> bool:
         """Fills `into`; False where the key is not there."""
