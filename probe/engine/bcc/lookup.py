@@ -202,7 +202,7 @@ def _has_refused(place: Place) -> bool:
 
 
 def _complete_oom(record: records.OomRecord, place: Place) -> None:
-    """Some memory is free again by now; the strictest limit is the one that was reached."""
+    """The strictest limit is the one that was reached; the victim's memory is free by now."""
     levels = _levels(
         place,
         "memory",
@@ -210,7 +210,8 @@ def _complete_oom(record: records.OomRecord, place: Place) -> None:
         ("memory.usage_in_bytes", "memory.current"),
     )
     if levels:
-        _fill(record.memory, min(levels, key=lambda level: level.limit), _PAGE)
+        reached = min(levels, key=lambda level: level.limit)
+        _fill(record.memory, dataclasses.replace(reached, usage=reached.limit), _PAGE)
 
 
 def _levels(
