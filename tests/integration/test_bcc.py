@@ -20,6 +20,15 @@ NO_BCC = "mount -t tmpfs none /usr/lib/python3/dist-packages/bcc"
 
 pytestmark = pytest.mark.bpf
 
+CALL = str(abi.syscall_numbers(abi.machine())["getpriority"])
+
+
+def built(name: str, folder: Path) -> Path:
+    source = Path(__file__).parent / "programs" / f"{name}.c"
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", folder / name, source], check=True)
+    return folder / name
+
+
 Run = Callable[..., tuple[subprocess.CompletedProcess[str], dict[str, Any]]]
 
 
@@ -59,16 +68,19 @@ def test_it_watches_where_there_is_no_btf(hidden: Run) -> None:
 def test_a_refused_call(
     action: int, told: str, errno: str | None, hidden: Run, tmp_path: Path
 ) -> None:
-    program = tmp_path / "denied"
-    source = Path(__file__).parent / "programs" / "denied.c"
-    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, source], check=True)
-    call = str(abi.syscall_numbers(abi.machine())["getpriority"])
-    _, report = hidden(program, hex(action), call, "11")
+    _, report = hidden(built("denied", tmp_path), hex(action), CALL, "11")
     events = [event for event in report["events"] if event["kind"] == "seccomp"]
     assert [(e["syscall"], e["action"], e.get("errno")) for e in events] == [
         ("getpriority", told, errno)
     ]
     assert "filter" not in events[0]
+
+
+def test_a_thread_killed_among_others(hidden: Run, tmp_path: Path) -> None:
+    """That a filter ended it is seen; the call is in registers that cannot be had."""
+    _, report = hidden(built("denied", tmp_path), "0", CALL, "11", "thread")
+    events = [event for event in report["events"] if event["kind"] == "seccomp"]
+    assert [(event["syscall"], event["action"]) for event in events] == [("unknown", "kill_thread")]
 
 
 def test_how_a_connection_went_that_was_not_waited_for(hidden: Run) -> None:

@@ -11,7 +11,7 @@ from probe.causes import CAUSES
 from probe.coverage import SENSES, Coverage, Losses
 from probe.diagnose import SandboxState, explain, make_case, words
 from probe.diagnose.weighing import DEATHS
-from probe.events import Connect, Event, Exec, Exit, Oom, Seccomp, Syscall
+from probe.events import UNKNOWN_CALL, Connect, Event, Exec, Exit, Oom, Seccomp, Syscall
 from probe.span import Span
 
 FULL = Coverage("core", dict.fromkeys(SENSES, "full"))
@@ -214,3 +214,10 @@ def test_a_heap_that_met_a_mapping_is_not_out_of_memory() -> None:
         ),
     ]
     assert cause(events) == "workload.crashed"
+
+
+def test_a_thread_that_a_filter_ended_for_a_call_nobody_saw() -> None:
+    killed = Seccomp(**at(1, 5), syscall=UNKNOWN_CALL, action="kill_thread")
+    found = explain(make_case(span(), [killed, ended(2, 900, signal="SIGTERM")], FULL)).verdict
+    assert found is not None and found.cause == "seccomp.denied"
+    assert UNKNOWN_CALL not in found.summary + found.advice

@@ -141,9 +141,10 @@ def _base(record: Any, place: Place) -> bytes:
     try:
         link = os.readlink(f"{proc}/fd/{record.dirfd}" if record.dirfd >= 0 else f"{proc}/cwd")
     except OSError:  # what it was opened as, or went to last
-        link = os.path.join(place.cwd, os.fsdecode(record.cwd))
-        if record.dirfd >= 0 and not record.cwd:
-            link = ""
+        if record.cwd:
+            link = os.path.join(place.cwd, os.fsdecode(record.cwd))
+        else:
+            link = place.cwd if record.dirfd < 0 else ""
     return os.fsencode(link)[: records.PATH_SIZE - 1]
 
 
