@@ -60,6 +60,10 @@ FAMILIES = (
         "https://github.com/libuv/libuv/pull/3952",
     ),
     Family(_calls("renameat2 renameat rename"), "rename(2)"),
+    Family(
+        _calls("linkat link renameat2 renameat rename"),
+        "https://github.com/git/git/blob/v2.39.0/object-file.c (finalize_object_file)",
+    ),
     Family(_calls("preadv2 preadv pread64"), "readv(2)"),
     Family(_calls("pwritev2 pwritev pwrite64"), "readv(2)"),
     Family(

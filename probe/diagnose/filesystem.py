@@ -109,6 +109,8 @@ def _missing(
     for path in _likeliest_first(said, ended.missing):
         name = _name(path)
         read = ended.code != _NOT_FOUND and words.names(said, path)  # `. DIR/bin/activate`
+        if "://" in path:
+            continue  # an address that was tried as a path first
         if len(name) <= 2 or (not read and (name in programs or is_program_path(path))):
             continue  # the lookup of a program, which the exec family explains
         if name in refused or _is_a_guess(said, path):
@@ -229,11 +231,11 @@ def _alluded(said: str, path: str, program: str, last: bool) -> bool:
     told = [part for part in parts if part not in _COMMON_FOLDERS and part != program]
     top = "/" + path.split("/")[1]
     for line in faults or said.splitlines()[-1:]:
+        if top in ("/proc", "/sys") and top in _PATH.findall(line):
+            return True
         # Another path has its folders in common with half of what there is.
         line = _PATH.sub(lambda found: found[0] if path.endswith(found[0]) else " ", line)
         if any(words.names(line, part) for part in told):
-            return True
-        if top in ("/proc", "/sys") and words.names(line, top):
             return True
     return last and any(
         words.says(line, "ENOENT") and not _OTHER_PATH.search(line) for line in said.splitlines()

@@ -50,7 +50,8 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
     instead = story.started_later(event)
     if instead is not None:
         return Dismissal(event.id, f"{instead.path} was started in its place")
-    if event.errno == "ENOEXEC" and _ran_it_as_a_script(story, event):
+    foreign = event.reason == "exec.wrong_architecture"  # no script, whoever reads it as one
+    if event.errno == "ENOEXEC" and not foreign and _ran_it_as_a_script(story, event):
         return Dismissal(event.id, "the shell read the file itself and went on")
     refused_chmod = _refused_chmod(story, event) if event.errno == "EACCES" else None
     if refused_chmod is not None:

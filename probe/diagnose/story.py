@@ -14,7 +14,7 @@ from probe.diagnose import words
 from probe.diagnose.case import Case
 from probe.diagnose.crashes import ACCIDENTS
 from probe.diagnose.tree import Process, Tree
-from probe.events import Connect, Event, Exec, File, Oom, Seccomp
+from probe.events import Connect, Event, Exec, File, Oom, Seccomp, Syscall
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,15 @@ def _likeness(event: Event) -> tuple[object, ...]:
             "signal",
             "code",
         )
+    )
+
+
+def _reads_it_as_a_script(event: Event, later: Exec) -> bool:
+    """execvp(3) hands to sh whatever is ENOEXEC: of another machine's program nothing comes."""
+    return (
+        isinstance(event, Exec)
+        and event.reason == "exec.wrong_architecture"
+        and later.argv[1:2] == (event.path,)
     )
 
 
@@ -191,6 +200,17 @@ class Story:
             ]
         return self._faulty[pid]
 
+    def crashed_by_itself(self, process: Process) -> bool:
+        """By an accident of its own program, to which nothing was refused."""
+        return (
+            process.exit is not None
+            and process.exit.signal in ACCIDENTS
+            and process.weight >= _SUFFERED
+            and not any(
+                isinstance(event, (File, Seccomp, Syscall)) for event in self._by_pid[process.pid]
+            )
+        )
+
     @functools.cached_property
     def sufferers(self) -> list[Process]:
         """The processes whose failure surely became the span's."""
@@ -271,4 +291,5 @@ class Story:
         """A program that the same process became afterwards."""
         programs = self.process(event).programs
         at = bisect.bisect_right(programs, event.time_ns, key=lambda other: other.time_ns)
-        return programs[at] if at < len(programs) else None
+        later = programs[at] if at < len(programs) else None
+        return None if later is not None and _reads_it_as_a_script(event, later) else later

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
+import re
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ _NEIGHBOURS = 8  # siblings that may have been one pipeline
 _DEPTH = 64
 _NEGLIGIBLE = 0.02
 TIMED_OUT = frozenset({124, 137})  # timeout(1), 137 when it had to kill
+_NO_THING = re.compile(r"\.*|\d{1,3}|null")
 _SETTLED = 20_000_000  # a pipeline's stages are created within so many nanoseconds
 # Signals by which a program ends others in the course of its work.
 _ROUTINE = frozenset({"SIGPIPE", "SIGTERM", "SIGKILL", "SIGINT", "SIGHUP"})
@@ -74,6 +76,17 @@ class Process:
             return os.path.basename(self.programs[-1].path) or self.comm
         return self.comm
 
+    @property
+    def things(self) -> frozenset[str]:
+        """What its command lines name: files and ports, but no options and small numbers."""
+        words: list[str] = []
+        for program in (*self.programs, *self.refused):
+            # A program of the work's own may be what another was to make.
+            own = program.argv[:1] if program.path.startswith(".") else ()
+            words += [*own, *program.argv[1:]]
+        names = {os.path.basename(word.rstrip("/")) for word in words if not word.startswith("-")}
+        return frozenset(name for name in names if not _NO_THING.fullmatch(name))
+
     def program_at(self, time_ns: int) -> Exec | None:
         """The program that ran at that time, if it was started inside the span."""
         started = [program for program in self.programs if program.time_ns <= time_ns]
@@ -88,6 +101,12 @@ def _signal_number(name: str) -> int:
         return signal.Signals[name].value
     number = name.removeprefix("SIG")
     return int(number) if number.isdecimal() and number.isascii() else 0
+
+
+def _is_hushed(parent: Process, child: Process) -> bool:
+    """Whether its words alone were thrown away, not those of the whole."""
+    by_child = child.exit is not None and child.exit.silenced is True
+    return by_child and not (parent.exit is not None and parent.exit.silenced)
 
 
 class After:
@@ -120,6 +139,10 @@ class After:
             abs(other.born_ns - child.born_ns) < _SETTLED and other.born_ns < child.end_ns
             for other in self._next
         )
+
+    def was_about_the_same(self, child: Process) -> bool:
+        """Whether a later failure was met over something that the child dealt with as well."""
+        return any(not child.things.isdisjoint(other.things) for other in self._next)
 
     def tried_in_vain(self, child: Process) -> bool:
         """One program again and again, always with this status: it is needed."""
@@ -268,12 +291,15 @@ class Tree:
         if after.outlived(child):
             return 0.8  # an earlier stage of a pipeline, whose last stage gives the status
         nothing_later = not successes and not after.failures
+        # Of what is optional nobody wants to hear; here the work went on to fail at something else.
+        hushed = _is_hushed(parent, child) and not after.was_about_the_same(child)
+        heard = 0.3 if hushed else 1.0
         if parent.status == child.status:
             if child.status in after.statuses:
-                return 0.5
+                return 0.5 * heard
             return 0.97 if nothing_later else 0.85 * patience
         if after.failures:
-            return 0.35
+            return 0.35 * heard
         lag = parent.end_ns - child.end_ns
         return (0.8 if nothing_later or lag < _SECOND else 0.4) * patience
 

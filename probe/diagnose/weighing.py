@@ -267,18 +267,25 @@ def _said(story: Story, suspect: Suspect) -> str:
 
 def _heard_instead(story: Story, suspect: Suspect) -> str:
     """What those above say where its own words went to /dev/null."""
+    own = words.told(story.own_words(suspect.event.pid))
+    if words.own_fault(own) and not _is_told_of(suspect, own):
+        return "another fault"  # what nobody heard is true all the same
     said = story.words_above(suspect.event.pid)
     if not said:
         return "nothing"
     if words.own_fault(said):
         return "another fault"
-    if words.mentions(said, _spellings(suspect)) or any(
-        words.names(said, thing) for thing in suspect.mentions
-    ):
+    if _is_told_of(suspect, said):
         return "it"
     if words.mentions(said, (*suspect.domain, *_field(suspect))):
         return "field"
     return "something else" if words.is_specific(said) else "that it failed"
+
+
+def _is_told_of(suspect: Suspect, said: str) -> bool:
+    return words.mentions(said, _spellings(suspect)) or any(
+        words.names(said, thing) for thing in suspect.mentions
+    )
 
 
 # How those speak of a thing who name neither it nor its error.
@@ -353,10 +360,14 @@ def _turn(story: Story, suspect: Suspect, process: Process) -> str | None:
         return "crashed"
     if process.exit.signal in GIVING_UP:
         return "gave up"
-    inherited = any(
-        child.failed and child.status == process.status and child.end_ns > event.time_ns
+    later = [
+        child
         for child in story.tree.children(process.pid)
-    )
+        if child.failed and child.end_ns > event.time_ns
+    ]
+    if any(story.crashed_by_itself(child) for child in later):
+        return "a child failed later by a fault of its own"
+    inherited = any(child.status == process.status for child in later)
     if inherited and story.faulty_children(process.pid):
         return "a child failed later by a fault of its own"
     return "a child failed later" if inherited else None

@@ -44,7 +44,7 @@ _OWN_FAULT = re.compile(
     r"NotADirectory|FileExists)(Error|Exception)\b|unbound variable|syntax error|"
     r"\b(Value|Key|Type|Index|Name|"
     r"Attribute|ZeroDivision|Syntax|Unicode|Arithmetic|Reference|Range)Error\b|EADDRINUSE|"
-    r"[Aa]ddress already in use|NullPointer|IllegalArgument|IllegalState|OutOfBounds|"
+    r"[Aa]ddress (already )?in use|NullPointer|IllegalArgument|IllegalState|OutOfBounds|"
     r"undefined (reference|variable|method)|\bpanic:|"
     r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
     r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|(?i:(does|did) not match)|\bFAILED \(|"
@@ -55,7 +55,8 @@ _OWN_FAULT = re.compile(
     # What was given to it, or what came out, is not as it must be.
     r"\b[Ee]xpected \d|\bgot \S+,? want|\bArgumentError\b|\binvalid (value|syntax|option|argument|"
     r"format|input|number|literal)|\b[Uu]nknown (sub)?(command|option|argument|key|field)|"
-    r"^[Uu]sage: |\bmust (not )?be (empty|greater|less|one|an?|positive|equal|between|of)\b|"
+    r"^[Uu]sage: |\bmust (not )?be (empty|greater|less|one|an?|positive|negative|null|zero|unique|"
+    r"equal|between|of)\b|"
     r"\bat least \d|\brequired (argument|field|option)|"
     r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)|"
     r"\bvalidation (failed|error)|\bdoes not apply\b|\bnot allowed: |"

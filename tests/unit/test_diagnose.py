@@ -221,3 +221,111 @@ def test_a_thread_that_a_filter_ended_for_a_call_nobody_saw() -> None:
     found = explain(make_case(span(), [killed, ended(2, 900, signal="SIGTERM")], FULL)).verdict
     assert found is not None and found.cause == "seccomp.denied"
     assert UNKNOWN_CALL not in found.summary + found.advice
+
+
+def child(sequence: int, ms: int, pid: int, **fields: object) -> Exit:
+    """The end of a child that was born 50 ms earlier."""
+    return ended(sequence, ms, pid, **{"ppid": ROOT, "duration_s": 0.05, **fields})
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("exec.wrong_architecture", "exec.wrong_architecture"),
+        ("exec.bad_format", "workload.failed"),
+    ],
+)
+def test_a_program_of_another_machine_is_no_script(reason: str, expected: str) -> None:
+    """execvp(3) hands both to sh, which can do something with one of them."""
+    of_child = {"ppid": ROOT}
+    events: list[Event] = [
+        Exec(
+            **{**at(1, 900, 101), **of_child},
+            path="./a",
+            argv=("a",),
+            errno="ENOEXEC",
+            reason=reason,
+        ),
+        Exec(**{**at(2, 901, 101), **of_child}, path="/bin/sh", argv=("/bin/sh", "./a")),
+        child(3, 940, 101, code=2, last_words="./a: 1: Syntax error: Unterminated quoted string"),
+        ended(4, 1000),
+    ]
+    assert cause(events) == expected
+
+
+def test_who_renames_what_may_not_be_linked_is_served() -> None:
+    denial = Seccomp(
+        **at(1, 990), syscall="link", action="errno", errno="EPERM", next=("rename=0",)
+    )
+    assert cause([denial, ended(2, 1000)]) == "workload.failed"
+
+
+def test_an_assertion_that_nobody_heard_is_one() -> None:
+    started = Exec(**{**at(1, 900, 101), "ppid": ROOT}, path="/bin/app", argv=("app",))
+    connect = Connect(
+        **{**at(2, 940, 101), "ppid": ROOT},
+        family="ipv4",
+        address="10.0.0.1",
+        port=80,
+        errno="ECONNREFUSED",
+    )
+    said = {"AssertionError: 3 != 4": "workload.failed", "could not connect": "net.refused"}
+    for words_of_child, expected in said.items():
+        quiet = child(3, 945, 101, silenced=True, last_words=words_of_child)
+        assert cause([started, connect, quiet, ended(4, 1000)]) == expected
+
+
+def test_a_child_that_crashed_later_says_more_than_an_earlier_refusal() -> None:
+    denial = Seccomp(**at(1, 900), syscall="perf_event_open", action="errno", errno="EPERM")
+    crashed = child(2, 990, 101, code=None, signal="SIGSEGV")
+    assert cause([denial, crashed, ended(3, 1000)]) == "workload.crashed"
+    assert cause([denial, ended(2, 1000)]) == "seccomp.denied"
+
+
+@pytest.mark.parametrize(
+    ("missing", "said", "expected"),
+    [
+        (
+            "http://10.0.0.1/simple/thing/",
+            "ERROR: found no distribution for thing",
+            "workload.failed",
+        ),
+        ("/srv/simple/thing", "ERROR: found no distribution for thing", "fs.missing"),
+        ("/proc/self/stat", "Error, do this: mount -t proc proc /proc", "fs.missing"),
+        ("/proc/self/stat", "Error: cannot use /proc/cpuinfo", "workload.failed"),
+    ],
+)
+def test_what_is_missed(missing: str, said: str, expected: str) -> None:
+    assert cause([ended(1, 1000, missing=(missing,), last_words=said)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("silenced", "later_argument", "expected"),
+    [
+        (True, "--all", "workload.failed"),
+        (True, "http://x/10.0.0.1", "net.unreachable"),  # it is about the same thing
+        (False, "--all", "net.unreachable"),
+    ],
+)
+def test_what_was_hushed_and_followed_by_another_failure_was_optional(
+    silenced: bool, later_argument: str, expected: str
+) -> None:
+    """A refusal of a child whose words alone were thrown away, beside one that all may hear."""
+    of_child = {"ppid": ROOT}
+    connect = Connect(
+        **{**at(2, 110, 101), **of_child},
+        family="ipv4",
+        address="10.0.0.1",
+        port=80,
+        errno="ENETUNREACH",
+    )
+    said = "ping: Network is unreachable"
+    events: list[Event] = [
+        Exec(**{**at(1, 100, 101), **of_child}, path="/bin/ping", argv=("ping", "10.0.0.1")),
+        connect,
+        child(3, 120, 101, silenced=silenced, last_words=said),
+        Exec(**{**at(4, 200, 102), **of_child}, path="/bin/tests", argv=("tests", later_argument)),
+        child(5, 990, 102),
+        ended(6, 1000),
+    ]
+    assert cause(events) == expected
