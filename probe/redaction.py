@@ -139,15 +139,15 @@ class Redactor:
         return dataclasses.replace(event, **changed) if changed else event  # type: ignore[arg-type]
 
     def _word(self, program: str, before: str, word: str) -> str:
-        if before.startswith("-") and "=" not in before and not word.startswith("-"):
+        asks = before.startswith("-") and "=" not in before and not _has_secret(program, before)
+        if asks and not word.startswith("-"):
             if is_secret_name(before) or before in _BEFORE.get(program, ()):
                 return REDACTED
             user, colon, _ = word.partition(":")
             if colon and before in _USERS.get(program, ()):
                 return f"{user}:{REDACTED}"
-        attached = _TOGETHER.get(program)
-        if attached and word.startswith(attached) and len(word) > len(attached):
-            return attached + REDACTED
+        if _has_secret(program, word):
+            return _TOGETHER[program] + REDACTED
         return self.text(word, command=True)
 
     def _redacted(self, text: str, command: bool) -> str:
@@ -192,6 +192,12 @@ class _Forms:
         self.argument = re.compile(
             name + r"(?P<gap>\s+)(?P<value>\"[^\"]*\"?|'[^']*'?|[^\s\"';&|]+)"
         )
+
+
+def _has_secret(program: str, word: str) -> bool:
+    """Whether it is a flag with the secret attached, which says nothing of the next word."""
+    flag = _TOGETHER.get(program)
+    return flag is not None and word.startswith(flag) and len(word) > len(flag)
 
 
 @functools.cache

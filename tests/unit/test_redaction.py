@@ -98,6 +98,11 @@ def test_no_secret_in_a_command(form: tuple[str, ...], secret: str) -> None:
     assert [word for word in redacted if word in kept] == kept
 
 
+def test_an_attached_secret_that_reads_like_a_flag_for_one() -> None:
+    words = ("mysql", "-pwd00000000", "shop")
+    assert Redactor().words(words) == ("mysql", f"-p{REDACTED}", "shop")
+
+
 @pytest.mark.parametrize("form", OUTPUTS)
 @FEW
 @given(secret=SECRETS, before=WORDS, after=WORDS)
