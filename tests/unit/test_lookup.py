@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import wait_for
 
 from probe.context.cgroup import Level
 from probe.engine import records
@@ -27,6 +28,8 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (77, 77))
 
     process = subprocess.Popen(["sleep", "60"], cwd=tmp_path, preexec_fn=limit)
+    # In the midst of execve(2) nobody may look at its memory's owner (ptrace(2), access checks).
+    wait_for(lambda: Lookup().place(process.pid))
     yield process
     process.kill()
     process.wait()
