@@ -154,11 +154,15 @@ class Watch:
     def _tell_end(self, record: Record) -> None:
         """Who waited for the span's process knows how it ended, also where the engine does not."""
         span = record.span
-        own = [event for event in record.events if event.pid == span.pid]
-        known = any(isinstance(event, Exit) for event in own)
         told = span.exit_code is not None or span.signal is not None
-        if known or not told or not span.whole_process or span.ended_ns is None:
+        if not told or not span.whole_process or span.ended_ns is None:
             return
+        # From the end, where it stands if the engine told it: a span may have many events.
+        if any(
+            isinstance(event, Exit) and event.pid == span.pid for event in reversed(record.events)
+        ):
+            return
+        own = [event for event in record.events if event.pid == span.pid]
         before = own[-1] if own else Event(sequence=0, time_ns=0, pid=span.pid)
         record.add(
             Exit(

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import importlib.machinery
 import importlib.util
-import json
 import os
 import signal
 import socket
@@ -45,7 +44,6 @@ _NUMBERED_NATIVE = (
     "chdir",
 )
 _NONE = 0xFFFF  # no call has this number
-_ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
 _CLONE_NEWNS = 0x00020000
 _MS_PRIVATE_RECURSIVE = 1 << 18 | 1 << 14
 
@@ -73,15 +71,14 @@ def compiled() -> tuple[Handed, list[int]]:
         theirs.close()
         ours.settimeout(_LIMIT_S)
         try:
-            names, descriptors = _receive(ours)
+            descriptors = _receive(ours)
         except (OSError, ValueError) as error:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise _refusal(said.fileno()) from error
         os.waitpid(pid, 0)
-    handed = dict(zip(names, descriptors, strict=False))
-    return handed, descriptors[len(names) :]
+    return dict(zip(MAPS, descriptors, strict=False)), descriptors[len(MAPS) :]
 
 
 def _find() -> importlib.machinery.ModuleSpec:
@@ -91,16 +88,16 @@ def _find() -> importlib.machinery.ModuleSpec:
     return spec
 
 
-def _receive(ours: socket.socket) -> tuple[list[str], list[int]]:
+def _receive(ours: socket.socket) -> list[int]:
     """ValueError where the compiler went without a word."""
     size = array.array("i").itemsize
-    message, ancillary, _, _ = ours.recvmsg(4096, socket.CMSG_SPACE(64 * size))
+    message, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(64 * size))
     if not message:
         raise ValueError("the compiler has ended")
     descriptors = array.array("i")
     for _level, _kind, data in ancillary:
         descriptors.frombytes(data[: len(data) - len(data) % size])
-    return json.loads(message), list(descriptors)
+    return list(descriptors)
 
 
 def _refusal(said: int) -> EngineError:
@@ -123,7 +120,7 @@ def _be_compiler(spec: importlib.machinery.ModuleSpec, theirs: socket.socket, sa
         maps = [bpf[name].map_fd for name in MAPS]
         kept = [*bpf.tracepoint_fds.values(), *bpf.raw_tracepoint_fds.values()]
         theirs.sendmsg(
-            [json.dumps(MAPS).encode()],
+            [b"m"],
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [*maps, *kept]))],
         )
     except BaseException as error:
