@@ -8,9 +8,11 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ import probe
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+# What gRPC does in a child of fork(2) may kill it, and ours never speak gRPC. It reads this when
+# it is imported.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 BIN = Path(sys.executable).parent
 FAULTS_BASE = "FAULTS_BASE"
@@ -175,13 +181,32 @@ class Agent:
         assert self.process.wait(15) == 0, self.log.read_text()
 
 
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """One that every user may read and pass through.
+
+    pytest closes its own to others, and does so again whenever another pytest starts.
+    """
+    with tempfile.TemporaryDirectory(prefix="public-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    with public_folder() as folder:
+        yield folder
+
+
 @pytest.fixture(scope="session")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+def agent() -> Iterator[Agent]:
     """One agent for all tests that want one; each span is its own anyway."""
-    started = Agent(tmp_path_factory.mktemp("agent"))
-    STARTED.remove(started.process)  # it outlives the test that asked for it first
-    yield started
-    started.stop()
+    with public_folder() as folder:
+        started = Agent(folder)
+        STARTED.remove(started.process)  # it outlives the test that asked for it first
+        yield started
+        started.stop()
 
 
 def validated(report: dict[str, Any]) -> dict[str, Any]:

@@ -778,11 +778,9 @@ def test_the_room_and_kind_of_a_full_file_system(watched: Watch) -> None:
     assert (event["size"], event["free"]) == (1 << 20, 0)
 
 
-def test_the_mode_that_was_in_the_way(watched: Watch, tmp_path: Path) -> None:
-    locked = tmp_path / "locked"
+def test_the_mode_that_was_in_the_way(watched: Watch, public: Path) -> None:
+    locked = public / "locked"
     locked.mkdir(mode=0o700)
-    for folder in [tmp_path, *tmp_path.parents][:-2]:
-        folder.chmod(folder.stat().st_mode | 0o011)
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     event = watched("file", *nobody, "cat", str(locked / "file"))[-1]
     assert (event["errno"], event["obstacle"]) == ("EACCES", str(locked))
@@ -827,14 +825,12 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--groups=12345"]
     ],
 )
 def test_what_modes_refused(
-    mode: int, group: int, statement: str, told: str, watched: Watch, tmp_path: Path
+    mode: int, group: int, statement: str, told: str, watched: Watch, public: Path
 ) -> None:
-    path = tmp_path / "file"
+    path = public / "file"
     path.touch()
     os.chown(path, 0, group)
     path.chmod(mode)
-    for folder in [tmp_path, *tmp_path.parents][:-2]:
-        folder.chmod(folder.stat().st_mode & ~0o022 | 0o055)
     code = f"import os\npath = {str(path)!r}\ntry: {statement}\nexcept OSError: pass"
     event = watched("file", *NOBODY, PYTHON, "-c", code)[-1]
     assert event["reason"] == told

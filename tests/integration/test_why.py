@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, STARTED, Agent, probe_run, validated, wait_for
+from conftest import BIN, STARTED, Agent, probe_run, public_folder, validated, wait_for
 from sshd import ROOT, Sshd, quoted, user
 
 from collector.sandbox import Profile, Sandbox
@@ -24,25 +24,20 @@ PYTHON = "/usr/bin/python3"
 
 
 @pytest.fixture(scope="module")
-def agent_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    folder = tmp_path_factory.mktemp("why")
-    for above in [folder, *folder.parents][:-2]:
-        above.chmod(above.stat().st_mode | 0o011)
-    started = Agent(folder)
-    STARTED.remove(started.process)
-    yield started
-    started.stop()
+def agent_of_all() -> Iterator[Agent]:
+    with public_folder() as folder:
+        started = Agent(folder)
+        STARTED.remove(started.process)
+        yield started
+        started.stop()
 
 
 @pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    folder = tmp_path_factory.mktemp("ssh")
-    for above in [folder, *folder.parents][:-2]:
-        above.chmod(above.stat().st_mode | 0o011)
-    server = Sshd(folder / "d")
-    with user(ROOT, root=True):
+def sshd() -> Iterator[Sshd]:
+    with public_folder() as folder, user(ROOT, root=True):
+        server = Sshd(folder / "d")
         yield server
-    server.stop()
+        server.stop()
 
 
 def asked(agent: Agent, *lines: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +22,10 @@ GONE = 4_100_000  # above any process number here
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with limits and a directory of its own."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (77, 77))
-
-    process = subprocess.Popen(["sleep", "60"], cwd=tmp_path, preexec_fn=limit)
+    process = subprocess.Popen(["prlimit", "--nofile=77", "sleep", "60"], cwd=tmp_path)
+    name = Path(f"/proc/{process.pid}/comm")
     # In the midst of execve(2) nobody may look at its memory's owner (ptrace(2), access checks).
-    wait_for(lambda: Lookup().place(process.pid))
+    wait_for(lambda: name.read_text() == "sleep\n" and Lookup().place(process.pid))
     yield process
     process.kill()
     process.wait()
