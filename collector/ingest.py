@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -114,7 +115,11 @@ class Committing:
     def __init__(self, store: Ingesting) -> None:
         self._store = store
         self.greetings: Gathering[Hello, int] = Gathering(store.greet_all)
-        self.deliveries: Gathering[Delivery, None] = Gathering(self._add)
+        self._deliveries = [Gathering(self._add) for _ in range(store.writers)]
+
+    def deliveries(self, sandbox: str) -> Gathering[Delivery, None]:
+        """A sandbox's own go one way, so that they are committed in their order."""
+        return self._deliveries[zlib.crc32(sandbox.encode()) % len(self._deliveries)]
 
     def _add(self, deliveries: list[Delivery]) -> list[None]:
         self._store.add(deliveries)
@@ -122,7 +127,7 @@ class Committing:
 
     async def run(self) -> None:
         """Works until it is cancelled."""
-        await asyncio.gather(self.greetings.run(), self.deliveries.run())
+        await asyncio.gather(self.greetings.run(), *(one.run() for one in self._deliveries))
 
 
 class Ingest:
@@ -322,7 +327,7 @@ class Conversation:
 
     @property
     def _window(self) -> int:
-        return WINDOW_BUSY if self._committing.deliveries.busy else WINDOW
+        return WINDOW_BUSY if self._committing.deliveries(self.sandbox).busy else WINDOW
 
     def _take(self, batch: wire.Batch, size: int) -> Awaitable[wire.CollectorMessage]:
         if self._hello is None:
@@ -332,7 +337,7 @@ class Conversation:
         delivery = self._delivery(self._hello, batch)
         self.pause_s = self._quota.charge(self.sandbox, len(batch.items), size)
         pause_ms = math.ceil(self.pause_s * 1000)
-        committed = self._committing.deliveries.submit(delivery)
+        committed = self._committing.deliveries(self.sandbox).submit(delivery)
         return self._acknowledge(committed, delivery.last, pause_ms)
 
     async def _acknowledge(

@@ -100,6 +100,10 @@ class Measured:
         self._metrics = metrics
         self._offsets: OrderedDict[tuple[str, str], int] = OrderedDict()
 
+    @property
+    def writers(self) -> int:
+        return self._store.writers
+
     def greet_all(self, hellos: Sequence[Hello]) -> list[int]:
         for hello in hellos:
             self._set_clock(hello.sandbox, hello.boot, hello.clock_offset_ns)

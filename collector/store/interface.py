@@ -108,6 +108,10 @@ class Away(Problem):
 class Ingesting(Protocol):
     """What takes what probes send. Every method raises Problem when the database cannot do it."""
 
+    @property
+    def writers(self) -> int:
+        """How many calls of `add` at once are of use; each thread may call it."""
+
     def greet_all(self, hellos: Sequence[Hello]) -> list[int]:
         """Remembers the probes; of each the highest item number that is committed, 0 for none."""
 

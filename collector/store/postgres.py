@@ -1,54 +1,27 @@
 """The shared store: one PostgreSQL database, as many collectors as it bears.
 
-A collector keeps no state but its connection, which is made anew when it breaks.
+A collector keeps no state but its connections, which are made anew when they break.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import re
-import struct
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-import psycopg
-from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+import queue
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from collector.store import postgres_schema as schema
 from collector.store import rows
-from collector.store.interface import Away, Delivery, Hello, Pruned
+from collector.store.interface import Delivery, Hello, Pruned
 from collector.store.postgres_schema import DAY_BITS, NAMESPACE, TODAY
-from collector.store.sql import ADD_RUN, ADD_SPAN, SqlStore, forgotten
+from collector.store.postgres_session import Session
+from collector.store.postgres_writer import Writer
+from collector.store.sql import SqlStore
 from probe.problem import Problem
 
-CONNECT_TIMEOUT_S = 10
 LOCK_TIMEOUT_S = 5  # before a partition that a backup reads is left for the next time
-_NO_DATABASE = re.compile('database ".*" does not exist')
 _MIGRATION_LOCK = 0x50524F42  # "PROB", of advisory locks
 _PARTITION_LOCK = _MIGRATION_LOCK + 1
 
-_COLUMNS = f"(sandbox, {', '.join(rows.EVENT_COLUMNS)})"
-_COPY = "COPY {} " + _COLUMNS + " FROM STDIN (FORMAT BINARY)"
-_COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
-_COPY_END = struct.pack("!h", -1)
-_COPIED_TOGETHER = 1024  # rows in one message to the server
-_FIELDS = 1 + len(rows.EVENT_COLUMNS)
-# Rows are locked in one order, or two collectors that serve the same sandboxes might each
-# wait for the other.
-_LOCK = """
-SELECT sandbox, boot, id, acknowledged FROM sandboxes
-WHERE (sandbox, boot) IN (SELECT * FROM unnest(?::text[], ?::text[]))
-ORDER BY id FOR NO KEY UPDATE
-"""
-_HEAR = """
-UPDATE sandboxes SET acknowledged = greatest(acknowledged, heard.last), last_heard_ns = ?,
-    clock_offset_ns = coalesce(heard.clock_offset, clock_offset_ns)
-FROM unnest(?::bigint[], ?::bigint[], ?::bigint[]) AS heard (id, last, clock_offset)
-WHERE sandboxes.id = heard.id
-"""
 _PARTITIONS = """
 SELECT child.relname FROM pg_inherits
 JOIN pg_class child ON child.oid = inhrelid WHERE inhparent = 'events'::regclass
@@ -61,19 +34,21 @@ SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = ?), EXISTS (
     WHERE relname = 'version' AND nspname = ?)
 """
 
-Probe = tuple[str, str]  # sandbox and boot
-
 
 class PostgresStore(SqlStore):
     """Implements collector.store.Store."""
 
+    writers = 2  # one copies while the server commits what the other one brought
+
     def __init__(self, url: str, *, create: bool = True) -> None:
         """Problem where the database is not to be had, or is a newer collector's."""
-        super().__init__()
-        self._conninfo, self.database = _settings(url, create)
+        self._session = Session(url, create=create)
+        self.database = self._session.database
         self._create = create
-        self._connection: psycopg.Connection[rows.Row] | None = None
-        with self._lock, self._speaking():
+        self._writers: queue.LifoQueue[Writer] = queue.LifoQueue()
+        for _ in range(self.writers):
+            self._writers.put(Writer(Session(url, create=create)))
+        with self._session.speaking():
             self._check()
 
     def greet_all(self, hellos: Sequence[Hello]) -> list[int]:
@@ -81,13 +56,11 @@ class PostgresStore(SqlStore):
         return super().greet_all(hellos)
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
-        now = time.time_ns()
+        writer = self._writers.get()
         try:
-            with self._transaction():
-                self._add(deliveries, now, fresh=True)
-        except errors.UniqueViolation:  # some of it came before, under other numbers
-            with self._transaction():
-                self._add(deliveries, now, fresh=False)
+            writer.add(deliveries)
+        finally:
+            self._writers.put(writer)
 
     def backup(self, path: str) -> None:
         raise Problem(
@@ -103,75 +76,9 @@ class PostgresStore(SqlStore):
         return dropped.plus(super().prune(before_ns))
 
     def close(self) -> None:
-        with self._lock:
-            self._disconnect()
-
-    def _add(self, deliveries: Sequence[Delivery], now: int, *, fresh: bool) -> None:
-        known = self._known(deliveries)
-        numbers = {probe: number for probe, (number, _) in known.items()}
-        copied: list[rows.Row] = []
-        merged: list[rows.Row] = []
-        for delivery in deliveries:
-            number, acknowledged = known[delivery.sandbox, delivery.boot]
-            first_time = fresh and delivery.last > acknowledged
-            target = copied if first_time else merged
-            target.extend((number, *event) for event in delivery.events)
-        if copied:
-            self._copy("events", copied)
-        if merged:
-            self._merge(merged)
-        self._add_spans(deliveries, numbers, now)
-        last: dict[int, int] = {}
-        offsets: dict[int, int] = {}
-        for delivery in deliveries:
-            number = numbers[delivery.sandbox, delivery.boot]
-            last[number] = max(last.get(number, 0), delivery.last)
-            if delivery.clock_offset_ns is not None:
-                offsets[number] = delivery.clock_offset_ns
-        self._execute(_HEAR, now, list(last), list(last.values()), list(map(offsets.get, last)))
-
-    def _known(self, deliveries: Sequence[Delivery]) -> dict[Probe, tuple[int, int]]:
-        """The number of each probe and what is acknowledged; their rows are locked."""
-        probes = {(delivery.sandbox, delivery.boot): delivery for delivery in deliveries}
-        sandboxes, boots = zip(*probes, strict=True)
-        found = self._execute(_LOCK, list(sandboxes), list(boots))
-        known = {(sandbox, boot): (number, last) for sandbox, boot, number, last in found}
-        for probe, delivery in probes.items():
-            if probe not in known:
-                raise forgotten(delivery)
-        return known
-
-    def _copy(self, table: str, added: Sequence[rows.Row]) -> None:
-        cursor = self._connected().cursor()
-        with cursor.copy(_COPY.format(table)) as copy:
-            copy.write(_COPY_BEGIN)
-            for first in range(0, len(added), _COPIED_TOGETHER):
-                copy.write(b"".join(map(_copied, added[first : first + _COPIED_TOGETHER])))
-            copy.write(_COPY_END)
-
-    def _merge(self, added: Sequence[rows.Row]) -> None:
-        """What may be there already goes through a table of the session's own."""
-        self._execute(
-            "CREATE TEMPORARY TABLE IF NOT EXISTS arrived (LIKE events) ON COMMIT DELETE ROWS"
-        )
-        self._copy("arrived", added)
-        self._execute("INSERT INTO events SELECT * FROM arrived ON CONFLICT DO NOTHING")
-
-    def _add_spans(
-        self, deliveries: Sequence[Delivery], numbers: dict[Probe, int], now: int
-    ) -> None:
-        spans = [
-            (numbers[delivery.sandbox, delivery.boot], sequence, *rows.span_row(observation))
-            for delivery in deliveries
-            for sequence, observation in delivery.spans
-        ]
-        if not spans:
-            return
-        runs = {seen.span.run for delivery in deliveries for _, seen in delivery.spans}
-        known = self._execute("SELECT run FROM runs WHERE run = ANY(?)", list(runs))
-        new = sorted(runs - {run for (run,) in known})  # in one order, like the locks
-        self._execute_many(ADD_RUN, [(run, now) for run in new])
-        self._execute_many(ADD_SPAN, spans)
+        for _ in range(self.writers):
+            self._writers.get().close()
+        self._session.close()
 
     def _make_partitions(self) -> None:
         """Today's and tomorrow's: midnight may pass before the sandbox has its number.
@@ -216,18 +123,19 @@ class PostgresStore(SqlStore):
         return Pruned(sandboxes=sandboxes, spans=spans, partitions=1)
 
     def _query(self, sql: str, *values: object) -> list[rows.Row]:
-        with self._transaction():
-            return self._execute(sql, *values)
+        return self._session.query(sql, *values)
+
+    def _transaction(self) -> AbstractContextManager[None]:
+        return self._session.transaction()
 
     def _execute(self, sql: str, *values: object) -> list[rows.Row]:
-        cursor = self._connected().execute(_driver(sql), values, binary=True)
-        return cursor.fetchall() if cursor.description else []
+        return self._session.execute(sql, *values)
 
     def _count(self, sql: str, *values: object) -> int:
-        return self._connected().execute(_driver(sql), values).rowcount
+        return self._session.count(sql, *values)
 
     def _execute_many(self, sql: str, values: Sequence[rows.Row]) -> None:
-        self._connected().cursor().executemany(_driver(sql), values)
+        self._session.execute_many(sql, values)
 
     def _schema(self) -> int:
         return int(self._query("SELECT version FROM version")[0][0])
@@ -238,35 +146,6 @@ class PostgresStore(SqlStore):
             "WHERE relnamespace = ?::regnamespace AND relkind = 'r'"
         )
         return int(self._query(sql, NAMESPACE)[0][0])
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock, self._speaking(), self._connected().transaction():
-            yield
-
-    @contextlib.contextmanager
-    def _speaking(self) -> Iterator[None]:
-        """What PostgreSQL complains of becomes a Problem that names the database."""
-        try:
-            yield
-        except errors.UniqueViolation:
-            raise
-        except psycopg.Error as error:
-            away = isinstance(error, psycopg.OperationalError)
-            if away:
-                self._disconnect()
-            kind = Away if away else Problem
-            raise kind(f"{self.database}: {_first_line(error)}", _mend(error)) from error
-
-    def _connected(self) -> psycopg.Connection[rows.Row]:
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._conninfo, autocommit=True)
-        return self._connection
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _check(self) -> None:
         """The schema is this version's when it returns."""
@@ -318,70 +197,3 @@ class PostgresStore(SqlStore):
             for statement in statements:
                 self._execute(statement)
         self._execute("UPDATE version SET version = ?", len(schema.STEPS))
-
-
-@functools.cache
-def _layout(kind: str) -> tuple[struct.Struct, bytes]:
-    """Of a row but its message: each field after its length."""
-    text = kind.encode()
-    return struct.Struct(f"!hiqiqiqi{len(text)}siqi"), text
-
-
-def _copied(row: rows.Row) -> bytes:
-    """A row in COPY's binary form (PostgreSQL's manual, "COPY", Binary Format).
-
-    The driver's own way asks for each value's type again, which costs as much as all else here.
-    """
-    sandbox, sequence, span, kind, time_ns, message = row
-    layout, text = _layout(kind)
-    fixed: bytes = layout.pack(
-        _FIELDS, 8, sandbox, 8, sequence, 8, span, len(text), text, 8, time_ns, len(message)
-    )
-    whole: bytes = fixed + message
-    return whole
-
-
-def _settings(url: str, create: bool) -> tuple[str, str]:
-    """The driver's settings, and the database's name for people, without the password."""
-    try:
-        given = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:  # whose words may hold the password
-        mend = "give postgresql://USER@HOST:PORT/DATABASE"
-        raise Problem("--db: not a PostgreSQL URL", mend) from None
-    settings: dict[str, Any] = {
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "application_name": "collector",
-        **given,
-    }
-    options = f"{given.get('options') or ''} -c search_path={NAMESPACE}"
-    if not create:
-        options += " -c default_transaction_read_only=on"
-    settings["options"] = options.strip()
-    place = given.get("host") or given.get("hostaddr") or "the default server"
-    port = f":{given['port']}" if given.get("port") else ""
-    database = given.get("dbname") or given.get("user") or "the default database"
-    return make_conninfo(**settings), f"PostgreSQL {database} on {place}{port}"
-
-
-def _driver(sql: str) -> str:
-    """Our statements in the driver's writing."""
-    return sql.replace("%", "%%").replace("?", "%s")
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].removeprefix("connection failed: ") if lines else type(error).__name__
-
-
-def _mend(error: psycopg.Error) -> str:
-    if isinstance(error, (errors.LockNotAvailable, errors.DeadlockDetected)):
-        return "somebody else is using it, perhaps a backup; try again"
-    if _NO_DATABASE.search(str(error)):  # while connecting there is no code (SQLSTATE)
-        return "create it with createdb"
-    if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
-        return "let its owner grant this user what is missing"
-    if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
-        return "give the server more room"
-    if isinstance(error, psycopg.OperationalError):
-        return "check that the server runs and takes this user and password"
-    return "restore it from a backup, or name another database"

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -84,10 +83,8 @@ class SqlStore(ABC):
     """Implements what a Store does by SQL alone."""
 
     by_span: ClassVar[str] = "events"  # the table, to be read by its index on spans
+    writers: ClassVar[int] = 1
     database: str  # what it is called in words to people, without a password
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
 
     def greet(self, hello: Hello) -> int:
         [acknowledged] = self.greet_all([hello])

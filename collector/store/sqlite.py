@@ -7,6 +7,7 @@ import itertools
 import os
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ class SqliteStore(SqlStore):
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         """Problem where the file is not ours to use: another's, newer, or out of reach."""
-        super().__init__()
+        self._lock = threading.RLock()
         self._path = path
         self.database = str(path)
         _check_place(path, create)
