@@ -44,7 +44,7 @@ struct call {
 	u8 sense;
 	u8 path_arg;
 	u8 dirfd_arg; /* of the path, or of the file itself where there is no path */
-	u8 reported;  /* 0: only what was not found is kept */
+	u8 reported;  /* 0: only what was not found is kept, and EACCES told */
 	u8 transfer;
 	u8 change; /* enum call_change */
 	u8 pad[2];

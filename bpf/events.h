@@ -17,6 +17,7 @@
 #define ARG_SIZE 64
 #define UNIX_PATH_SIZE 108
 #define CGROUP_NAME_SIZE 64
+#define STREAM_NAME_SIZE 60
 #define CGROUP_DEPTH 4
 #define FOLLOW_UPS 8
 
@@ -141,8 +142,15 @@ struct follow_record {
 	__u32 ended; /* 1: the thread has exited, so the list is all there is */
 };
 
+/* Where a program reads from, or writes to: what connects it with others. */
+struct stream {
+	__u32 pipe; /* the number of its inode; 0: it is none */
+	char file[STREAM_NAME_SIZE]; /* the last part of its path; empty: it is no regular one */
+};
+
 struct exec_record {
 	struct record head;
+	struct stream streams[2]; /* standard input, standard output */
 	__u32 argv_size;
 	__u32 argc;
 	char path[PATH_SIZE];

@@ -37,7 +37,8 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 			keep_missing(call_arg(args, call->path_arg));
 		return;
 	}
-	if (!call->reported)
+	/* Where a folder may not be searched, it is most often stat(2) that finds out. */
+	if (!call->reported && ret != -EACCES)
 		return;
 	if (call->path_arg != NO_ARG)
 		thing = thing_of_path(call_arg(args, call->path_arg));

@@ -231,13 +231,16 @@ struct fs_struct {
 };
 
 struct inode {
+	unsigned short i_mode;
 	u32 i_rdev;
+	unsigned long i_ino;
 	long long i_size;
 };
 
 struct file {
 	struct inode *f_inode;
 	struct path f_path;
+	long long f_pos;
 	void *private_data;
 };
 

@@ -141,6 +141,23 @@ static __always_inline struct file *file_of(struct task_struct *task, int fd)
 	return file;
 }
 
+/* stat.h */
+#define S_IFMT 0170000
+#define S_IFIFO 0010000
+#define S_IFREG 0100000
+
+static __always_inline void stream_of(struct task_struct *task, int fd, struct stream *out)
+{
+	struct file *file = file_of(task, fd);
+	u32 type = file ? BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT : 0;
+
+	out->pipe = type == S_IFIFO ? BPF_CORE_READ(file, f_inode, i_ino) : 0;
+	out->file[0] = 0;
+	if (type == S_IFREG)
+		bpf_probe_read_kernel_str(out->file, sizeof(out->file),
+					  BPF_CORE_READ(file, f_path.dentry, d_name.name));
+}
+
 /* What a path that is not absolute starts from: the directory (or file) `fd`, or the cwd. */
 static __always_inline void base_text(struct task_struct *task, const char *path, int fd, char *out)
 {

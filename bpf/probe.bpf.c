@@ -71,6 +71,22 @@ static __always_inline void on_write(struct pt_regs *regs, bool vector, s64 ret)
 			   vector ? PIECES : WHOLE, fd);
 }
 
+#define MAX_RW_COUNT 0x7ffff000
+
+/* What a regular file that took less than it was given would say next; 0 where it took all. */
+static __always_inline s64 cut_short(u64 fd, u64 count, s64 ret)
+{
+	struct task_struct *task = current_task();
+	struct file *file;
+
+	if ((u64)ret >= count || count > MAX_RW_COUNT)
+		return 0;
+	file = file_of(task, fd);
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFREG)
+		return 0;
+	return BPF_CORE_READ(file, f_pos) >= task_limit(task, RLIMIT_FSIZE) ? -EFBIG : -ENOSPC;
+}
+
 /* Most calls end well, and of most of those nothing is to be told. */
 static __always_inline bool of_interest(u32 nr)
 {
@@ -83,8 +99,15 @@ static __always_inline int success(u32 nr, s64 ret, u32 serial)
 
 	if (nr == settings.connect_nr)
 		return other_result(ret, nr, serial);
-	if (nr == settings.write_nr || nr == settings.writev_nr)
+	if (nr == settings.write_nr || nr == settings.writev_nr) {
+		s64 error = nr == settings.write_nr
+				    ? cut_short(regs_arg(regs, 0), regs_arg(regs, 2), ret)
+				    : 0;
+
+		if (error)
+			return other_result(error, nr, serial);
 		on_write(regs, nr == settings.writev_nr, ret);
+	}
 	/* brk(2) has no errno: what it refuses, it leaves as it was. */
 	else if (nr == settings.brk_nr)
 		return regs_arg(regs, 0) > (u64)ret ? other_result(-ENOMEM, nr, serial) : 0;

@@ -104,6 +104,8 @@ static __always_inline void report_exec(struct task_struct *task, struct linux_b
 	e = record_reserve(sizeof(*e), RECORD_EXEC, task);
 	if (!e)
 		return;
+	stream_of(task, STDIN, &e->streams[0]);
+	stream_of(task, STDOUT, &e->streams[1]);
 	e->argc = BPF_CORE_READ(bprm, argc);
 	e->argv_size = 0;
 	bpf_probe_read_kernel_str(e->path, sizeof(e->path), BPF_CORE_READ(bprm, filename));

@@ -61,32 +61,68 @@ static __always_inline bool always_allowed(struct task_struct *task, u32 nr)
 
 /* Global functions are verified once each, not at every call; those take numbers only. */
 
+struct cut_filter {
+	u64 filter;
+	u64 previous;
+	u64 instructions;
+	u32 length;
+	u32 lost; /* a piece found no room */
+};
+
+/* One a CPU: bpf_loop's steps do not share a stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cut_filter);
+} cut_filters SEC(".maps");
+
+static __always_inline struct cut_filter *cut_filter(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cut_filters, &zero);
+}
+
+STEP filter_piece(u32 i, void *context)
+{
+	struct cut_filter *cut = cut_filter();
+	struct filter_record *e;
+
+	if (!cut || i * FILTER_CHUNK >= cut->length)
+		return 1;
+	e = record_reserve(sizeof(*e), RECORD_FILTER, current_task());
+	if (!e) {
+		cut->lost = 1;
+		return 1;
+	}
+	e->filter = cut->filter;
+	e->previous = cut->previous;
+	e->length = cut->length;
+	e->offset = i * FILTER_CHUNK;
+	/* The last piece reads past the end of the program; its length tells. */
+	bpf_probe_read_kernel(e->instructions, sizeof(e->instructions),
+			      (void *)cut->instructions + i * sizeof(e->instructions));
+	bpf_ringbuf_submit(e, wake(false));
+	return 0;
+}
+
 /* Zero where a piece found no room. */
 __noinline int report_filter(u64 address)
 {
-	struct task_struct *task = current_task();
 	struct seccomp_filter *filter = (struct seccomp_filter *)address;
 	struct sock_fprog_kern *program = BPF_CORE_READ(filter, prog, orig_prog);
-	void *instructions = BPF_CORE_READ(program, filter);
-	u32 length = BPF_CORE_READ(program, len);
-	struct filter_record *e;
+	struct cut_filter *cut = cut_filter();
 
-	for (u32 i = 0; i < FILTER_PIECES; i++) {
-		if (i * FILTER_CHUNK >= length)
-			break;
-		e = record_reserve(sizeof(*e), RECORD_FILTER, task);
-		if (!e)
-			return 0;
-		e->filter = (u64)filter;
-		e->previous = (u64)BPF_CORE_READ(filter, prev);
-		e->length = length;
-		e->offset = i * FILTER_CHUNK;
-		/* The last piece reads past the end of the program; its length tells. */
-		bpf_probe_read_kernel(e->instructions, sizeof(e->instructions),
-				      instructions + i * sizeof(e->instructions));
-		bpf_ringbuf_submit(e, wake(false));
-	}
-	return 1;
+	if (!cut)
+		return 0;
+	cut->filter = address;
+	cut->previous = (u64)BPF_CORE_READ(filter, prev);
+	cut->instructions = (u64)BPF_CORE_READ(program, filter);
+	cut->length = BPF_CORE_READ(program, len);
+	cut->lost = 0;
+	repeat(FILTER_PIECES, filter_piece, NULL);
+	return !cut->lost;
 }
 
 __noinline int report_filters(void)

@@ -219,22 +219,27 @@ static __always_inline u64 span_of(struct task_struct *task)
 	return settings.everyone ? NOBODYS_SPAN : 0;
 }
 
-/* False where the task is part of no span, or out of scope. */
-static __always_inline bool identify(struct record *head, u32 kind, struct task_struct *task)
+/*
+ * What does not come of the state. Verified once, by itself, where a function of that kind may
+ * take memory (since 5.12, commit e5069b9c23b3).
+ */
+#ifdef LEGACY
+static __always_inline
+#else
+__noinline
+#endif
+int describe(struct record *head, u64 address)
 {
-	struct task_state *state = task_state(task);
-	u64 span = span_of(task);
+	struct task_struct *task = (struct task_struct *)address;
 
-	if (!span)
-		return false;
+	if (!head)
+		return 0;
 	head->pid = task_tgid(task);
 	if (!head->pid || head->pid == settings.self_tgid)
-		return false;
+		return 0;
 	head->time_ns = bpf_ktime_get_boot_ns();
-	head->kind = kind;
-	head->span = span;
 	head->tid = task_tid(task);
-	head->ppid = state && state->creator ? state->creator : task_real_ppid(task);
+	head->ppid = task_real_ppid(task);
 	head->serial = 0;
 	head->count = 1;
 	head->inner_pid = innermost((u64)BPF_CORE_READ(task, group_leader, thread_pid));
@@ -242,6 +247,23 @@ static __always_inline bool identify(struct record *head, u32 kind, struct task_
 	head->uid = BPF_CORE_READ(task, cred, euid.val);
 	head->mnt_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	BPF_CORE_READ_STR_INTO(&head->comm, task, comm);
+	return 1;
+}
+
+/* False where the task is part of no span, or out of scope. */
+static __always_inline bool identify(struct record *head, u32 kind, struct task_struct *task)
+{
+	struct task_state *state = task_state(task);
+	u64 span = span_of(task), address = 0;
+
+	/* As a number: that is what a function takes that is verified by itself. */
+	bpf_probe_read_kernel(&address, sizeof(address), &task);
+	if (!span || !describe(head, address))
+		return false;
+	head->kind = kind;
+	head->span = span;
+	if (state && state->creator)
+		head->ppid = state->creator;
 	return true;
 }
 

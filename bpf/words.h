@@ -6,6 +6,7 @@
 #include "base.h"
 #include "events.h"
 
+#define STDIN 0
 #define STDOUT 1
 #define STDERR 2
 

@@ -127,6 +127,8 @@ class Exec(Event):
     found: str | None = None  # where that search found it in the end
     size: int | None = None  # of arguments and environment, when they were too long
     limit: int | None = None  # on them
+    stdin: str | None = None  # of what started: the last part of a file's path, or pipe:NUMBER
+    stdout: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

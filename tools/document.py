@@ -122,7 +122,7 @@ def limits() -> str:
     from collector import ingest, metrics
     from collector.outcomes import document, inspect_log, outcome
     from collector.outcomes.read import LIMIT
-    from collector.store import postgres, sql, sqlite
+    from collector.store import postgres, postgres_session, sql, sqlite
     from probe import stream
 
     table = (
@@ -150,7 +150,11 @@ def limits() -> str:
             f"{sqlite.BUSY_TIMEOUT_MS // 1000} s",
             "the probe sends again",
         ),
-        ("connecting to PostgreSQL", f"{postgres.CONNECT_TIMEOUT_S} s", "the probe sends again"),
+        (
+            "connecting to PostgreSQL",
+            f"{postgres_session.CONNECT_TIMEOUT_S} s",
+            "the probe sends again",
+        ),
         (
             "dropping a partition that is read",
             f"{postgres.LOCK_TIMEOUT_S} s",

@@ -725,7 +725,7 @@ static void report_file(struct task *task, struct call *call, struct site *site)
 			keep_missing(task, call_arg(site->args, call->path_arg));
 		return;
 	}
-	if (!call->reported)
+	if (!call->reported && site->ret != -EACCES)
 		return;
 	if (call->path_arg != NO_ARG)
 		thing = thing_of_path(call_arg(site->args, call->path_arg));
@@ -1363,6 +1363,7 @@ TRACEPOINT_PROBE(sched, sched_process_exec)
 	e = record_reserve(sizeof(*e), RECORD_EXEC, task);
 	if (!e)
 		return 0;
+	__builtin_memset(e->streams, 0, sizeof(e->streams));
 	e->argc = 0;
 	e->argv_size = 0;
 	bpf_probe_read_kernel_str(e->path, sizeof(e->path), (void *)args + at);

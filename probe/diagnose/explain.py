@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator
 
 from probe.diagnose import (
@@ -59,7 +60,7 @@ def explain(case: Case) -> Explanation:
             _keep_best(findings, judged)
     if case.span.passed:
         return Explanation(None, (), tuple(dismissed[:DISMISSALS]))
-    ranked = _ranked(findings.values())
+    ranked = _ranked(story, findings.values())
     apart = interface.verdict(case) or sandbox.fate(case)
     if apart is not None:
         ranked = [apart, *ranked]
@@ -83,12 +84,15 @@ _AT_ONCE_NS = 50_000_000
 _INSISTED = 0.95  # the prior of what was tried again and again, or waited for
 
 
-def _ranked(judged: Iterable[Judged]) -> list[Finding]:
+def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
     """The surest first; but a consequence comes behind what it is a consequence of."""
     ranked = sorted(judged, key=lambda one: -one.score)
     found = [one.finding for one in ranked]
     for at, one in enumerate(ranked[1:], 1):
-        if one.finding.confidence >= CERTAIN_ENOUGH and _follows(ranked[0].suspect, one.suspect):
+        first = ranked[0].suspect
+        if (
+            one.finding.confidence >= CERTAIN_ENOUGH and _follows(first, one.suspect)
+        ) or _was_to_be_made(story, first, one.suspect):
             sure = max(found[0].confidence, one.finding.confidence)
             found.insert(0, dataclasses.replace(found.pop(at), confidence=sure))
             break
@@ -112,6 +116,20 @@ def _follows(suspect: Suspect, reason: Suspect) -> bool:
         and not isinstance(reason.event, (Connect, Dns))
         and reason.event.pid != suspect.event.pid
         and reason.event.time_ns < suspect.event.time_ns + slack_ns
+    )
+
+
+_OF_WHAT_IS_MISSING = frozenset({"fs.missing", "fs.not_persisted", "exec.not_found"})
+
+
+def _was_to_be_made(story: Story, suspect: Suspect, reason: Suspect) -> bool:
+    """What is missing is what the other one's program was to make, and failed."""
+    maker = story.process(reason.event)
+    return (
+        suspect.cause in _OF_WHAT_IS_MISSING
+        and maker.failed
+        and maker.end_ns < story.tree.end_ns(suspect.event.pid)
+        and any(os.path.basename(name) in story.tree.products(maker) for name in suspect.mentions)
     )
 
 

@@ -164,6 +164,20 @@ PATTERNS = (
 )
 
 
+# Where configure scripts try out what there is: each trial may fail.
+_PROBING = re.compile(
+    r"\bconftest(\.\w+)?\b"  # https://www.gnu.org/software/autoconf (Running the Compiler)
+    r"|CMakeFiles/(CMakeScratch|CMakeTmp)\b"  # https://cmake.org/cmake/help/latest/command/try_compile.html
+    r"|\bmeson-private/tmp"  # https://mesonbuild.com/Compiler-properties.html
+    r"|\b_configtest\.\w+\b"  # distutils.command.config
+    r"|\bcmTC_[0-9a-f]{5}\b"
+)
+
+
+def is_probing(command_lines: str) -> bool:
+    return _PROBING.search(command_lines) is not None
+
+
 def substitutes(syscall: str) -> frozenset[str]:
     """The calls whose success after a refusal shows that the caller found another way."""
     found: set[str] = set()

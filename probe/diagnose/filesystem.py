@@ -77,7 +77,7 @@ _WORDS = {
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.worth_judging(File):
-        if event.errno in _CAUSES:
+        if event.errno in _CAUSES and not _is_idle_question(story, event):
             yield _file(story, event)
     programs = {os.path.basename(event.path) for event in story.all(Exec) if event.errno}
     refused: dict[int, set[str]] = {}
@@ -117,7 +117,7 @@ def _missing(
             continue  # it could not be made, which says more; or was not meant
         named = any(words.names(line, one) for line in telling for one in _written(path, name))
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
-        if made is not None:
+        if made is not None and f"(pid {ended.pid})" not in made:  # that one is its own affair
             return _not_persisted(story, ended, path, made, 0.9 if named else 0.7)
         if named or _alluded(said, path, process.name, path == ended.missing[-1]):
             in_vain = _made_in_vain(story, ended, path)
@@ -216,6 +216,7 @@ _NEAR = 3  # parts of a path that are looked at, from its end
 _NOISE = re.compile(
     r"\.(so|pyc|mo)\b|/\.cache/|(^|/)\.git/|/ld\.so|/gconv|/__init__|-packages$|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
 )
+_TABLES = "/gconv/"  # iconv(3)'s: everybody looks for them, and few convert
 _PATH = re.compile(r"[^\s'\"`(]*/[^\s'\"`):,]*")
 _OTHER_PATH = re.compile(r"(?<!at )(?<!in )(?<![\w.])/\w+/")  # not where the program itself lies
 _COMMON_FOLDERS = frozenset({"share", "local", "python", "python3", "tmp", "config", "cache"})
@@ -224,8 +225,10 @@ _NAME_WORTH = 5  # letters; shorter ones stand in every other line
 
 def _alluded(said: str, path: str, program: str, last: bool) -> bool:
     """The output does not name it, but a part of it; or says that something is not there."""
-    if _NOISE.search(path) or words.own_fault(said) or path.count("/") < 2:
+    if words.own_fault(said) or path.count("/") < 2:
         return False
+    if _NOISE.search(path):
+        return last and _TABLES in path and words.says(said, "ENOENT")
     faults = [line for line in said.splitlines() if words.some_fault(line)]
     parts = [part for part in path.split("/") if len(part) >= _NAME_WORTH]
     told = [part for part in parts if part not in _COMMON_FOLDERS and part != program]
@@ -279,6 +282,13 @@ def _file(story: Story, event: File) -> Suspect:
         advice=advice.format(**fields),
         mentions=(event.path, os.path.basename(event.path)),
     )
+
+
+def _is_idle_question(story: Story, event: File) -> bool:
+    """A look at what may not be looked at, of which nobody spoke."""
+    said = story.words(event.pid)
+    names = (event.path, _name(event.path))
+    return "stat" in event.syscall and not any(words.names(said, name) for name in names)
 
 
 def _limit(event: File) -> str:

@@ -108,6 +108,10 @@ def _suspect(
 
 
 def _refused(story: Story, event: Syscall) -> Suspect:
+    if event.syscall == "capset":  # it raises nothing beyond the permitted set (capset(2))
+        what = "a capability was asked for that the process is not permitted"
+        advice = "grant the capability to the sandbox, or do without it"
+        return _suspect(story, event, "capability.missing", 0.8, what, advice)
     capability = _CAPABILITIES.get(event.syscall, "CAP_SYS_ADMIN")
     prior = 0.4 if event.syscall in _TOLERATED else 0.8
     if _holds(event, capability):

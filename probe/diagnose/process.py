@@ -289,7 +289,7 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
     if own_failure and ended.code != _NOT_FOUND:
         prior = 0.3
     searches = _searches(missing)
-    for name, folders in searches:
+    for at, (name, folders) in enumerate(searches):
         last = (name, folders) == searches[0] and len(folders) >= _SEARCHED
         # `command -v NAME || exit 1`: the search is the last thing that was done.
         told = asks and words.names(said, name) and not words.own_fault(said)
@@ -298,11 +298,14 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         vague = last and _vaguely(said)
         if _is_sourced(said, name, folders):
             continue
+        # Who went on to start another one, found later on the same path, could do without.
+        went_on = any(later in story.started for later, _ in searches[:at])
         if name not in programs and (missed or vague):
             return Suspect(
                 cause="exec.not_found",
                 event=ended,
                 prior=prior if missed else 0.6 * prior,
+                went_on=went_on,
                 summary=f"{story.who(ended)} found no program {name} in {', '.join(folders)}",
                 advice=f"install {name} in the sandbox image, or add its directory to PATH",
                 mentions=(name,),

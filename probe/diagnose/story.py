@@ -31,6 +31,7 @@ class Suspect:
     domain: tuple[str, ...] = ()  # words of its field, which speak for it a little
     silent: bool = False  # it leaves the process no time to say anything (a kill)
     evidence: tuple[str, ...] = ()
+    went_on: bool = False  # who met with it took up something else
     killed: tuple[int, ...] = ()  # the processes that it ended
     most: float = 1.0  # as sure as its evidence allows, whatever speaks for it
 
@@ -278,6 +279,12 @@ class Story:
         """Whether another process met with the like and ended well."""
         return bool(self._got_over.get(_likeness(event), set()) - {event.pid})
 
+    def did_no_harm_to_its_twin(self, event: Event) -> bool:
+        """Whether another one did that was started alike, or forked by the same parent."""
+        others = self._got_over.get(_likeness(event), set()) - {event.pid}
+        own = self.process(event)
+        return any(own.is_twin(self.tree.process(pid)) for pid in others)
+
     @functools.cached_property
     def _got_over(self) -> dict[object, set[int]]:
         """By likeness, the processes that met with such an event and ended well."""
@@ -286,6 +293,18 @@ class Story:
             if self.tree.process(event.pid).status == 0:
                 found.setdefault(_likeness(event), set()).add(event.pid)
         return found
+
+    def started_well_after(self, event: Event) -> int:
+        """How many programs the same process started afterwards, that ended well."""
+        return sum(
+            child.born_ns > event.time_ns and child.status == 0 and bool(child.programs)
+            for child in self.tree.children(event.pid)
+        )
+
+    def command_lines(self, pid: int) -> str:
+        """Of the process and those above it, as they were started last."""
+        line = self.tree.ancestors(pid)
+        return "\n".join(" ".join(one.programs[-1].argv) for one in line if one.programs)
 
     def started_later(self, event: Event) -> Exec | None:
         """A program that the same process became afterwards."""

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from probe.diagnose import words
-from probe.events import Event, Exec, Exit, Signal
+from probe.diagnose.products import SHELLS, products
+from probe.events import Event, Exec, Exit, File, Seccomp, Signal
 from probe.span import Span
 
 _SECOND = 1_000_000_000
@@ -21,7 +22,11 @@ _ATTEMPTS = 3
 _NEIGHBOURS = 8  # siblings that may have been one pipeline
 _DEPTH = 64
 _NEGLIGIBLE = 0.02
+_SUFFERS, _MAKERS_LINK = 0.5, 0.9
+_PIPE = "pipe:"
+_MAKERS = 32  # that are compared with each other
 TIMED_OUT = frozenset({124, 137})  # timeout(1), 137 when it had to kill
+_WRITING = re.compile(r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile|write|truncate")
 _NO_THING = re.compile(r"\.*|\d{1,3}|null")
 _SETTLED = 20_000_000  # a pipeline's stages are created within so many nanoseconds
 # Signals by which a program ends others in the course of its work.
@@ -40,6 +45,8 @@ class Process:
     first_ns: int = 0
     refused: list[Exec] = field(default_factory=list)  # programs that it could not start
     weight: float = 0.0
+    missed: bool = False  # somebody failed for the want of what it was to make
+    unmade: set[str] = field(default_factory=set)  # names of files that it was kept from writing
 
     @property
     def born_ns(self) -> int:
@@ -57,6 +64,17 @@ class Process:
         """The child of a spawn whose program could not be started: its caller's own error."""
         return not self.programs and bool(self.refused)
 
+    def reads_from(self, other: Process) -> bool:
+        """Through a pipe between their programs."""
+        pipes = {one.stdout for one in other.programs if (one.stdout or "").startswith(_PIPE)}
+        return any(one.stdin in pipes for one in self.programs)
+
+    def is_twin(self, other: Process) -> bool:
+        """Started with the same words, or forked by the same process without a program."""
+        if self.programs and other.programs:
+            return self.programs[-1].argv == other.programs[-1].argv
+        return not self.programs and not other.programs and self.parent == other.parent
+
     @property
     def failed(self) -> bool:
         return self.exit is not None and self.exit.code != 0
@@ -71,6 +89,15 @@ class Process:
         return self.exit.code
 
     @property
+    def is_init(self) -> bool:
+        """Of a pid namespace inside the probe's."""
+        return self.exit is not None and self.exit.inner_pid == 1 != self.pid
+
+    @property
+    def is_shell(self) -> bool:
+        return self.name in SHELLS
+
+    @property
     def name(self) -> str:
         if self.programs:
             return os.path.basename(self.programs[-1].path) or self.comm
@@ -78,19 +105,30 @@ class Process:
 
     @property
     def things(self) -> frozenset[str]:
-        """What its command lines name: files and ports, but no options and small numbers."""
-        words: list[str] = []
-        for program in (*self.programs, *self.refused):
-            # A program of the work's own may be what another was to make.
-            own = program.argv[:1] if program.path.startswith(".") else ()
-            words += [*own, *program.argv[1:]]
-        names = {os.path.basename(word.rstrip("/")) for word in words if not word.startswith("-")}
-        return frozenset(name for name in names if not _NO_THING.fullmatch(name))
+        return _things((*self.programs, *self.refused))
+
+    def wanted_after(self, time_ns: int) -> frozenset[str]:
+        """The names of what it was given when it was started since, or looked for in vain."""
+        missing = self.exit.missing if self.exit is not None else ()
+        later = [one for one in (*self.programs, *self.refused) if one.time_ns >= time_ns]
+        names = {os.path.basename(path.rstrip("/")) for path in missing}
+        return _things(later) | names | {one.stdin for one in later if one.stdin}
 
     def program_at(self, time_ns: int) -> Exec | None:
         """The program that ran at that time, if it was started inside the span."""
         started = [program for program in self.programs if program.time_ns <= time_ns]
         return started[-1] if started else None
+
+
+def _things(programs: Iterable[Exec]) -> frozenset[str]:
+    """What their command lines name: files and ports, but no options and small numbers."""
+    words: list[str] = []
+    for program in programs:
+        # A program of the work's own may be what another was to make.
+        own = program.argv[:1] if program.path.startswith(".") else ()
+        words += [*own, *program.argv[1:]]
+    names = {os.path.basename(word.rstrip("/")) for word in words if not word.startswith("-")}
+    return frozenset(name for name in names if not _NO_THING.fullmatch(name))
 
 
 def _signal_number(name: str) -> int:
@@ -133,6 +171,10 @@ class After:
         """Those that were started after the child had failed; what ran beside it says nothing."""
         return len(self._births) - bisect.bisect_left(self._births, child.end_ns)
 
+    def gave(self, child: Process, status: int | None) -> bool:
+        """Whether something that was begun after the child's end failed with this status."""
+        return any(other.status == status and other.born_ns >= child.end_ns for other in self._next)
+
     def outlived(self, child: Process) -> bool:
         """Whether a failing sibling was created with the child and outlived it."""
         return any(
@@ -158,12 +200,14 @@ class Tree:
         self._span = span
         self.processes: dict[int, Process] = {}
         self._signals: dict[int, list[Signal]] = {}
+        self._products: dict[int, frozenset[str]] = {}
         for event in events:
             self._take(event)
         self.process(self.root)
         self._children = self._by_parent()
         if not span.passed:
             self._weigh(self.root, 1.0)
+            self._weigh_makers()
 
     def process(self, pid: int) -> Process:
         found = self.processes.get(pid)
@@ -182,6 +226,9 @@ class Tree:
             # Two last threads may each take themselves for the last one; the first has the words.
             if process.exit is None or event.last_words:
                 process.exit = event
+        elif isinstance(event, (File, Seccomp)):
+            if event.errno and event.path and _WRITING.search(event.syscall):
+                process.unmade.add(os.path.basename(event.path.rstrip("/")))
         elif isinstance(event, Signal):
             self._signals.setdefault(event.target, []).append(event)
 
@@ -264,6 +311,34 @@ class Tree:
                 if not self.only_reports(child):
                     after.add(child)
 
+    def _weigh_makers(self) -> None:
+        """Who failed and was to make what somebody else failed for the want of."""
+        makers = [one for one in self.processes.values() if one.failed and self.products(one)]
+        sufferers = [
+            one for one in self.processes.values() if one.failed and one.weight >= _SUFFERS
+        ]
+        for maker in makers[:_MAKERS]:
+            for other in sufferers[:_MAKERS]:
+                if other is not maker and other.end_ns > maker.end_ns and self.wanted(maker, other):
+                    maker.missed = True
+                    self._weigh(maker.pid, _MAKERS_LINK * other.weight)
+
+    def wanted(self, maker: Process, other: Process) -> bool:
+        """Whether one wanted what the other was to make: a file, or words through a pipe."""
+        return other.reads_from(maker) or not self.products(maker).isdisjoint(
+            other.wanted_after(maker.end_ns)
+        )
+
+    def products(self, maker: Process) -> frozenset[str]:
+        """The names of what its command lines say that it makes, and what it could not make."""
+        known = self._products.get(maker.pid)
+        if known is None:
+            lines = (program.argv for program in (*maker.programs, *maker.refused))
+            told = (name for argv in lines for name in products(argv))
+            into = (program.stdout for program in maker.programs if program.stdout)
+            known = self._products[maker.pid] = frozenset(maker.unmade).union(told, into)
+        return known
+
     def only_reports(self, child: Process) -> bool:
         """A subshell that started nothing: it tells of a failure and hands a status on."""
         return child.failed and not (child.programs or child.refused or self.children(child.pid))
@@ -278,7 +353,7 @@ class Tree:
         kill = self.killer(child.pid)
         if signal in _ROUTINE and kill is not None and self._from_above(kill, child):
             # A time limit fails for what its command was waiting for.
-            return 0.9 if self._limits_time(kill.pid) else 0.05
+            return 0.9 if self._told_its_end(parent, child) or self._limits_time(kill.pid) else 0.05
         if child.only_tried_to_start and not after.failures:
             return 0.85
         if after.tried_in_vain(child):
@@ -294,6 +369,8 @@ class Tree:
         # Of what is optional nobody wants to hear; here the work went on to fail at something else.
         hushed = _is_hushed(parent, child) and not after.was_about_the_same(child)
         heard = 0.3 if hushed else 1.0
+        if parent.is_shell and after.gave(child, parent.status):
+            return 0.2 * heard  # a shell's status is that of its last command
         if parent.status == child.status:
             if child.status in after.statuses:
                 return 0.5 * heard
@@ -302,6 +379,13 @@ class Tree:
             return 0.35 * heard
         lag = parent.end_ns - child.end_ns
         return (0.8 if nothing_later or lag < _SECOND else 0.4) * patience
+
+    def _told_its_end(self, parent: Process, child: Process) -> bool:
+        """The first process of a sandbox is put away once it has told what became of the one
+        below it."""
+        return child.is_init and any(
+            one.failed and one.status == parent.status for one in self.children(child.pid)
+        )
 
     def _limits_time(self, pid: int) -> bool:
         process = self.process(pid)

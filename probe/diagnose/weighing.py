@@ -15,7 +15,7 @@ from probe.causes import CAUSES
 from probe.diagnose import words
 from probe.diagnose.background import SIGNIFICANT, feature_of
 from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
-from probe.diagnose.fallbacks import known
+from probe.diagnose.fallbacks import is_probing, known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.diagnose.weights import WEIGHTS
@@ -72,6 +72,8 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     if carried_by is not None:
         found["carried up"] = 1.0
     found[_handed_on(story, process)] = 1.0
+    if any(one.missed for one in story.tree.ancestors(suspect.event.pid)):
+        found["what it was to make was missed"] = 1.0
     if _above_spoke(story, suspect):
         found["above spoke of something else"] = 1.0
     beside = _beside(story, suspect)
@@ -80,12 +82,26 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     found.update(_elsewhere(story, suspect))
     if story.did_no_harm_elsewhere(suspect.event):
         found["did no harm to others"] = 1.0
+    if carried_by is None and story.did_no_harm_to_its_twin(suspect.event):
+        found["did no harm to its twin"] = 1.0
+    if getattr(suspect.event, "syscall", "") in _REMOVING:
+        found["was tidying up"] = 1.0
+    if is_probing(story.command_lines(suspect.event.pid)):
+        found["a probe of configure"] = 1.0
+    went_on = story.started_well_after(suspect.event)
+    if went_on:
+        found["went on to other programs"] = math.log2(1 + went_on)
+    if suspect.went_on:
+        found["looked for others later"] = 1.0
+    if _was_ignored(story, suspect):
+        found["those above ignored it"] = 1.0
     if story.case.coverage.only_looks:
         return found  # that nothing was heard says nothing
     if suspect.silent:
         found[f"above said {_heard_above(story, suspect)}"] = 1.0
         return found
     found[f"said {_said(story, suspect)}"] = 1.0
+    found.update(_manner(story, suspect))
     found[f"ended {_lag(story, suspect)}"] = 1.0
     turn = _turn(story, suspect, process)
     if turn is not None:
@@ -162,6 +178,24 @@ def _mourner(story: Story, event: Oom, victim: Process) -> Process | None:
     )
 
 
+_REMOVING = frozenset({"unlink", "unlinkat", "rmdir"})
+
+
+def _was_ignored(story: Story, suspect: Suspect) -> bool:
+    """Those above say that it does not matter: make's (ignored)."""
+    above = story.tree.ancestors(suspect.event.pid)[1:]
+    return any(words.ignored(process.exit.last_words or "") for process in above if process.exit)
+
+
+def _manner(story: Story, suspect: Suspect) -> Grounds:
+    """How the process speaks of it: by an exception that nobody caught, and as its last word."""
+    own = words.told(story.own_words(suspect.event.pid))
+    last = words.last_line(own)
+    if not (last and _is_told_of(suspect, last)):
+        return {}
+    return {"is its last word": 1.0, **({"was thrown": 1.0} if words.is_thrown(own) else {})}
+
+
 # What everybody meets with, and gets over, is not among them.
 _OF_SERVERS = frozenset({"EROFS", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EFBIG"})
 
@@ -188,8 +222,13 @@ def _beside(story: Story, suspect: Suspect) -> str | None:
     """Whether another child of the same parent failed, and gave it the status or its words."""
     line = story.tree.ancestors(suspect.event.pid)
     for below, above in itertools.pairwise(line):
-        if below.failed and below.status != above.status and _gave_status(story, below, above):
-            return "another gave the status"
+        if below.failed and below.status != above.status:
+            if _gave_status(story, below, above):
+                return "another gave the status"
+            if _outlived(story, below, above):
+                return "one beside gave the status"
+            if any(other.end_ns <= below.born_ns for other in story.children_like(above.pid)):
+                return "an earlier one had the status"
         for other in story.faulty_children(above.pid):
             if other is not below:
                 earlier = other.end_ns <= below.born_ns
@@ -200,7 +239,20 @@ def _beside(story: Story, suspect: Suspect) -> str | None:
 def _gave_status(story: Story, below: Process, above: Process) -> bool:
     """Something that was begun after it, and did more than tell of it."""
     return any(
-        other.born_ns > below.end_ns and not story.tree.only_reports(other)
+        other.born_ns > below.end_ns
+        and not story.tree.only_reports(other)
+        and not story.tree.wanted(below, other)
+        for other in story.children_like(above.pid)
+    )
+
+
+def _outlived(story: Story, below: Process, above: Process) -> bool:
+    """Something that ran beside it ended later, with the status that became the parent's."""
+    return any(
+        other is not below
+        and other.end_ns > below.end_ns
+        and not story.tree.only_reports(other)
+        and not story.tree.wanted(below, other)
         for other in story.children_like(above.pid)
     )
 
@@ -248,6 +300,8 @@ def _said(story: Story, suspect: Suspect) -> str:
         return "that it goes without"
     if error_named and words.overtaken(said, spellings):
         return "another fault later"
+    if error_named and words.warned_at_last(said, spellings):
+        return "a warning at last"
     exit_event = story.process(event).exit
     own = words.told(exit_event.last_words or "") if exit_event else ""
     if error_named and words.thrown_after(own, spellings):
@@ -255,7 +309,7 @@ def _said(story: Story, suspect: Suspect) -> str:
     if error_named:
         return "error and thing" if thing_named else "error"
     if words.own_fault(said):
-        return "another fault"
+        return _fault(said)
     if thing_named:
         return "thing"
     if words.mentions(said, (*suspect.domain, *_field(suspect))):
@@ -269,17 +323,21 @@ def _heard_instead(story: Story, suspect: Suspect) -> str:
     """What those above say where its own words went to /dev/null."""
     own = words.told(story.own_words(suspect.event.pid))
     if words.own_fault(own) and not _is_told_of(suspect, own):
-        return "another fault"  # what nobody heard is true all the same
+        return _fault(own)  # what nobody heard is true all the same
     said = story.words_above(suspect.event.pid)
     if not said:
         return "nothing"
     if words.own_fault(said):
-        return "another fault"
+        return _fault(said)
     if _is_told_of(suspect, said):
         return "it"
     if words.mentions(said, (*suspect.domain, *_field(suspect))):
         return "field"
     return "something else" if words.is_specific(said) else "that it failed"
+
+
+def _fault(said: str) -> str:
+    return "a lack" if words.nothing_came(said) else "another fault"
 
 
 def _is_told_of(suspect: Suspect, said: str) -> bool:
@@ -336,10 +394,10 @@ def _heard_above(story: Story, suspect: Suspect) -> str:
     deaths = (*suspect.spellings, *DEATHS)
     plain = tuple(death for death in deaths if not death.lstrip("-").isdigit())
     if words.own_fault(said) and not words.mentions(said, plain):
-        return "another fault"
+        return _fault(said)
     if words.mentions(said, deaths):
         return "death"
-    return "another fault" if words.own_fault(said) else "something else"
+    return _fault(said) if words.own_fault(said) else "something else"
 
 
 def _lag(story: Story, suspect: Suspect) -> str:
@@ -356,6 +414,8 @@ def _turn(story: Story, suspect: Suspect, process: Process) -> str | None:
     event = suspect.event
     if process.exit is None or event is process.exit:
         return None
+    if process.exit.signal == "SIGFPE":
+        return "divided by zero"
     if process.exit.signal in ACCIDENTS:
         return "crashed"
     if process.exit.signal in GIVING_UP:
@@ -367,10 +427,17 @@ def _turn(story: Story, suspect: Suspect, process: Process) -> str | None:
     ]
     if any(story.crashed_by_itself(child) for child in later):
         return "a child failed later by a fault of its own"
-    inherited = any(child.status == process.status for child in later)
-    if inherited and story.faulty_children(process.pid):
+    heirs = [child for child in later if child.status == process.status]
+    if heirs and story.faulty_children(process.pid):
         return "a child failed later by a fault of its own"
-    return "a child failed later" if inherited else None
+    if any(_spoke_of_another(story, suspect, child) for child in heirs):
+        return "a child failed later of something else"
+    return "a child failed later" if heirs else None
+
+
+def _spoke_of_another(story: Story, suspect: Suspect, child: Process) -> bool:
+    said = words.told(story.words_below(child.pid))
+    return words.is_specific(said) and not _is_told_of(suspect, said)
 
 
 def _calls_after(event: Seccomp) -> str:

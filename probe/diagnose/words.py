@@ -20,6 +20,9 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
         "bad_alloc",
         "out of memory",
         "could not allocate",
+        "process OOM",
+        "reserve virtual memory",
+        "allocation failed",
         "cannot allocate",
     ),
     "ENOSYS": ("not implemented", "not supported"),
@@ -92,6 +95,11 @@ TIMEOUTS = (
 _TIMED_OUT = re.compile("|".join(TIMEOUTS).replace("timeout", r"\btimeout\b(?![_=.)])"), re.I)
 
 
+def ignored(words: str) -> bool:
+    """make(1) says that it goes on all the same."""
+    return _IGNORED.search(words) is not None or "(ignored)" in words
+
+
 def told(words: str) -> str:
     """Without what is no failure: source lines in a traceback, what make or Python ignored."""
     if _PYTEST in words:
@@ -142,8 +150,19 @@ _UNCAUGHT = re.compile(
 )
 _STACK = re.compile(r"\s+at ")
 _WARNING = re.compile(
-    r"\b([Ww]arn(ing)?|WARN(ING)?|ignor(ed|ing)|skipp(ed|ing)|optional|disabled|going on|"
-    r"continuing|falling back|unavailable, |off)\b"
+    r"\b((?i:warn(ing)?|skip(s|ped|ping)?|xfail(ed)?)|[Ii]gnor(ed|ing)|optional|disabled|going on|"
+    r"continuing|[Ff]all(s|ing)? back|unavailable, |off|instead|not usable|best effort|"
+    r"non-fatal|[Uu]sing (the |a |an )?(default|built-?in|bundled|slower|pure|plain|fallback)|"
+    r"(done|goes|going|running|works?) without)\b|, using \w+$|\(using \w+\)$"
+)
+# What comes after the work, and is told when it fails, but fails nothing.
+_TIDYING = re.compile(r"(?i)\b(clean(ing)?[- ]?up|tear(ing)?[- ]?down|left behind)\b")
+# What becomes of a failure that somebody swallowed: the value that it was to yield is not there.
+_NOTHING_CAME = re.compile(
+    r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b|null reference|\bnot? None\b|"
+    r"(?i:\bgot (0|none|null|nothing|nil|empty|''|\"\"|\[\]|\{\})(?!\w)|\bunexpected (end|eof)\b|"
+    r"\bempty (response|output|file|reply|result|document)|\bis empty\b)|"
+    r"\(char 0\)|\bassert (not )?(b?''|\"\"|\[\]|\{\}|None)"
 )
 # That is how PHP and the JVM tell what failed.
 _NO_WARNING = re.compile(r"(PHP )?Warning: +\w+\(|\[[\d.]+s\]\[warning\]\[")
@@ -223,7 +242,38 @@ def _only_in_warnings(lines: list[str], named: list[int], spelled: set[str]) -> 
 
 
 def _is_warning(line: str) -> bool:
-    return bool(_WARNING.search(line)) and not _RETRY.search(line) and not _NO_WARNING.match(line)
+    stance = _WARNING.search(line) or _TIDYING.search(line)
+    return bool(stance) and not _RETRY.search(line) and not _NO_WARNING.match(line)
+
+
+def warned_at_last(words: str, spellings: tuple[str, ...]) -> bool:
+    """It is named in warnings alone, after which nothing is said."""
+    named = [line for line in words.splitlines() if mentions(line, spellings)]
+    return bool(named) and all(map(_is_warning, named))
+
+
+def nothing_came(words: str) -> bool:
+    """A fault of the work's own that is over the lack of a value."""
+    faults = [line for line in words.splitlines() if own_fault(line)]
+    return bool(faults) and _NOTHING_CAME.search(faults[-1]) is not None
+
+
+_THROWN = re.compile(
+    r"^(Traceback \(most recent|Exception in thread|panic: |thread '.*' panicked|Uncaught |"
+    r"\s+at .*\(?node:internal|Unhandled |terminate called)",
+    re.M,
+)
+
+
+def is_thrown(words: str) -> bool:
+    """The words are those of an exception that nobody caught."""
+    return _THROWN.search(words) is not None
+
+
+def last_line(words: str) -> str:
+    """The last one that is no frame of a stack."""
+    lines = [line for line in words.splitlines() if line.strip() and not _STACK.match(line)]
+    return lines[-1] if lines else ""
 
 
 def passed_over(words: str, things: tuple[str, ...]) -> bool:

@@ -306,6 +306,8 @@ class Decoder:
             **self._base(record.head),  # type: ignore[arg-type]
             path=path,
             argv=tuple(text(argument) for argument in argv[: record.argc]),
+            stdin=_stream(record.streams[0]),
+            stdout=_stream(record.streams[1]),
         )
 
     def _exec_failed(self, record: records.ExecFailedRecord) -> Event:
@@ -508,6 +510,12 @@ def _bounded(limit: int) -> int | None:
 
 def _known(capabilities: int) -> int | None:
     return capabilities if capabilities != records.UNKNOWN_CAPABILITIES else None
+
+
+def _stream(stream: records.Stream) -> str | None:
+    if stream.pipe:
+        return f"pipe:{stream.pipe}"
+    return text(stream.file) or None
 
 
 def _too_long(record: records.ExecFailedRecord) -> dict[str, object]:

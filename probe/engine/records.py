@@ -18,6 +18,7 @@ ARGV_COUNT = 8
 ARG_SIZE = 64
 UNIX_PATH_SIZE = 108
 CGROUP_NAME_SIZE = 64
+STREAM_NAME_SIZE = 60
 CGROUP_DEPTH = 4
 FOLLOW_UPS = 8
 FILTER_CHUNK = 256
@@ -115,9 +116,14 @@ class FollowRecord(ctypes.Structure):
     ]
 
 
+class Stream(ctypes.Structure):
+    _fields_ = [("pipe", c_uint32), ("file", c_char * STREAM_NAME_SIZE)]
+
+
 class ExecRecord(ctypes.Structure):
     _fields_ = [
         ("head", Record),
+        ("streams", Stream * 2),
         ("argv_size", c_uint32),
         ("argc", c_uint32),
         ("path", c_char * PATH_SIZE),

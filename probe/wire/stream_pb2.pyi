@@ -279,7 +279,7 @@ class Syscall(_message.Message):
     def __init__(self, syscall: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., detail: _Optional[str] = ..., errno: _Optional[str] = ..., path: _Optional[str] = ..., port: _Optional[int] = ..., limit: _Optional[int] = ..., usage: _Optional[int] = ..., capabilities: _Optional[int] = ..., user_ns: _Optional[int] = ...) -> None: ...
 
 class Exec(_message.Message):
-    __slots__ = ("path", "argv", "cwd", "errno", "reason", "detail", "searched", "found", "size", "limit")
+    __slots__ = ("path", "argv", "cwd", "errno", "reason", "detail", "searched", "found", "size", "limit", "stdin", "stdout")
     PATH_FIELD_NUMBER: _ClassVar[int]
     ARGV_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
@@ -290,6 +290,8 @@ class Exec(_message.Message):
     FOUND_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    STDIN_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_FIELD_NUMBER: _ClassVar[int]
     path: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     cwd: str
@@ -300,7 +302,9 @@ class Exec(_message.Message):
     found: str
     size: int
     limit: int
-    def __init__(self, path: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., errno: _Optional[str] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., searched: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., size: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    stdin: str
+    stdout: str
+    def __init__(self, path: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., errno: _Optional[str] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., searched: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., size: _Optional[int] = ..., limit: _Optional[int] = ..., stdin: _Optional[str] = ..., stdout: _Optional[str] = ...) -> None: ...
 
 class Fork(_message.Message):
     __slots__ = ("syscall", "errno", "cgroup", "pids_max", "pids_current", "nproc_limit", "tasks_of_user", "tasks", "threads_max", "pid_max", "without_init")

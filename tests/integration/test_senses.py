@@ -769,6 +769,39 @@ def test_a_refused_file_call_names_path_and_errno(watched: Watch, tmp_path: Path
     assert "ro" in event["mount_flags"].split(",")
 
 
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("limit", "errno"), [("", "ENOSPC"), ("ulimit -f 8; trap '' XFSZ;", "EFBIG")]
+)
+def test_a_file_that_takes_less_than_it_was_given(limit: str, errno: str, watched: Watch) -> None:
+    """No call fails: write(2) says how much it took, and a program may leave it at that."""
+    code = "import os; os.write(os.open('/mnt/x', os.O_CREAT | os.O_WRONLY), bytes(1 << 20))"
+    with Sandbox(Profile(tmpfs={"/mnt": 64 << 10}), "t") as sandbox:
+        script = f'{limit} exec {PYTHON} -c "{code}"'
+        event = watched("file", *sandbox.command(["bash", "-c", script]))[-1]
+    assert (event["syscall"], event["path"], event["errno"]) == ("write", "/mnt/x", errno)
+
+
+def test_a_folder_that_stat_may_not_look_into(watched: Watch, public: Path) -> None:
+    (public / "closed").mkdir(mode=0o700)
+    code = f"import os; print(os.path.exists({str(public / 'closed' / 'x')!r}))"
+    event = watched("file", *NOBODY, PYTHON, "-c", code)[-1]
+    assert (event["path"], event["errno"]) == (str(public / "closed" / "x"), "EACCES")
+    assert event["obstacle"] == str(public / "closed")
+
+
+@pytest.mark.core  # bcc finds them where a program lives long enough
+def test_what_connects_programs(watched: Watch, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("b\na\n")
+    script = f"cd {tmp_path}; sort < in.txt | tail -1 > out.txt; true < /dev/null"
+    events = watched("exec", "bash", "-c", script)
+    started = {Path(event["path"]).name: event for event in events if "errno" not in event}
+    sort, tail = started["sort"], started["tail"]
+    assert (sort["stdin"], tail["stdout"]) == ("in.txt", "out.txt")
+    assert sort["stdout"] == tail["stdin"] and sort["stdout"].startswith("pipe:")
+    assert "stdin" not in started.get("true", {})
+
+
 def test_the_room_and_kind_of_a_full_file_system(watched: Watch) -> None:
     code = "open('/mnt/x', 'wb').write(bytes(1 << 22))"
     with Sandbox(Profile(tmpfs={"/mnt": 1 << 20}), "t") as sandbox:

@@ -329,3 +329,58 @@ def test_what_was_hushed_and_followed_by_another_failure_was_optional(
         ended(6, 1000),
     ]
     assert cause(events) == expected
+
+
+def program(sequence: int, ms: int, pid: int, command: str, **fields: object) -> Exec:
+    argv = tuple(command.split())
+    values = {**at(sequence, ms, pid), "ppid": ROOT, "path": f"/bin/{argv[0]}", "argv": argv}
+    return Exec(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def a_download(then: str, said: str, **streams: object) -> list[Event]:
+    """A refused one that nobody minds, and what fails after it."""
+    return [
+        program(1, 800, 101, "curl -s -o data.json http://10.0.0.1/", **streams),
+        refused(2, 810, 101),
+        child(3, 820, 101, code=7, duration_s=0.02),
+        program(4, 900, 102, then),
+        child(5, 950, 102, code=2, last_words=said, duration_s=0.05),
+        ended(6, 1000, code=2),
+    ]
+
+
+def test_what_fails_for_the_want_of_a_file_fails_for_what_kept_it_from_being_made() -> None:
+    said = "jq: error: Could not open file data.json"
+    assert cause(a_download("jq -e .ok data.json", said)) == "net.refused"
+    other = "grep: unknown option"
+    assert cause(a_download("grep -q --bad notes.txt", other)) == "workload.failed"
+
+
+def test_who_reads_from_a_pipe_fails_for_what_ended_its_other_end() -> None:
+    events: list[Event] = [
+        program(1, 900, 101, "curl -s http://10.0.0.1/", stdout="pipe:77"),
+        program(2, 901, 102, "tar x", stdin="pipe:77"),
+        refused(3, 905, 101),
+        child(4, 910, 101, code=7, duration_s=0.01),
+        child(5, 920, 102, code=2, last_words="tar: not a tar archive", duration_s=0.019),
+        ended(6, 1000, code=2),
+    ]
+    assert cause(events) == "net.refused"
+
+
+def test_a_refusal_that_a_twin_got_over_is_not_the_cause() -> None:
+    def twin(sequence: int, pid: int, code: int) -> list[Event]:
+        denial = Seccomp(
+            **{**at(sequence, 900, pid), "ppid": ROOT}, syscall="setgroups", errno="EPERM"
+        )
+        return [denial, child(sequence + 1, 910, pid, code=code)]
+
+    events = [*twin(1, 101, 0), *twin(3, 102, 0), *twin(5, 103, 1), ended(7, 1000)]
+    assert cause(events) == "workload.failed"
+
+
+def test_a_division_by_zero_is_of_its_own_making() -> None:
+    refusal = Syscall(**at(1, 990), syscall="mmap", errno="ENOMEM")
+    said = "huge pages: Cannot allocate memory"
+    crash = ended(2, 1000, code=None, signal="SIGFPE", last_words=said)
+    assert cause([refusal, crash]) == "workload.crashed"

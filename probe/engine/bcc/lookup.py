@@ -17,6 +17,7 @@ from typing import Any
 
 from probe.context import mount
 from probe.context.cgroup import Cgroup, Level
+from probe.context.stream import stream
 from probe.engine import records
 
 _KEPT = 8192
@@ -57,6 +58,7 @@ class Lookup:
     def __init__(self) -> None:
         self._places: OrderedDict[int, Place] = OrderedDict()
         self._completers: dict[type, Callable[[Any, Place], None]] = {
+            records.ExecRecord: _complete_started,
             records.ExecFailedRecord: _complete_exec,
             records.ForkFailedRecord: _complete_fork,
             records.FileRecord: _complete_file,
@@ -68,8 +70,7 @@ class Lookup:
 
     def complete(self, record: Any) -> None:
         head = record.head
-        changed = isinstance(record, records.ExecRecord) or type(record) in self._completers
-        place = self.place(head.pid, head.ppid, fresh=changed)
+        place = self.place(head.pid, head.ppid, fresh=type(record) in self._completers)
         if place is None:
             return
         head.ppid = head.ppid or place.ppid
@@ -153,6 +154,15 @@ def _limit(place: Place, of: str | None) -> int:
     lines = [line for line in place.limits.splitlines() if of and line.startswith(of)]
     words = lines[0].removeprefix(of or "").split() if lines else []
     return int(words[0]) if words and words[0].isdecimal() else 0
+
+
+def _complete_started(record: records.ExecRecord, _: Place) -> None:
+    for descriptor, place in enumerate(record.streams):
+        told = stream(record.head.pid, descriptor) or ""
+        if told.startswith("pipe:"):
+            place.pipe = int(told.removeprefix("pipe:"))
+        else:
+            place.file = os.fsencode(told)[: records.STREAM_NAME_SIZE - 1]
 
 
 def _complete_exec(record: records.ExecFailedRecord, place: Place) -> None:

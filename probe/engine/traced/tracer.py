@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from probe import abi
 from probe.abi.arguments import describe
+from probe.context.stream import stream
 from probe.engine import calls, dns
 from probe.engine.decode import text
 from probe.engine.portable.cgroups import MEMORY, PIDS, Hierarchies
@@ -238,7 +239,15 @@ class Tracer:
         process.missing.clear()
         process.silenced = process.together = None
         path = self._to_start.get(tid) or member.exe or member.comm
-        self._send(Exec(**self._base(process), path=path, argv=member.argv))  # type: ignore[arg-type]
+        self._send(
+            Exec(
+                **self._base(process),  # type: ignore[arg-type]
+                path=path,
+                argv=member.argv,
+                stdin=stream(member.pid, 0),
+                stdout=stream(member.pid, 1),
+            )
+        )
 
     def _signalled(self, tid: int, number: int) -> None:
         """A signal that is about to be delivered; SIGSYS of a filter that traps among them."""
@@ -411,7 +420,7 @@ class Tracer:
         elif call.sense == calls.FILE and error in _NOT_THERE:
             path, cwd = self._path(process, entry)
             process.missing.append(path or cwd)
-        elif call.sense == calls.FILE and call.reported and error in self._file_errnos:
+        elif call.sense == calls.FILE and _is_told(call, error) and error in self._file_errnos:
             path, cwd = self._path(process, entry)
             self._send(
                 File(
@@ -719,6 +728,11 @@ def _capabilities(tid: int) -> int | None:
 def _is_filtered(tid: int) -> bool:
     """Whether a seccomp filter is in force."""
     return _of_status(tid, "Seccomp:") == "2"
+
+
+def _is_told(call: calls.Call, error: int) -> bool:
+    """Where a folder may not be searched, it is most often stat(2) that finds out."""
+    return bool(call.reported) or error == errno.EACCES
 
 
 def _is_of_filter(name: str, sense: int, error: int, tid: int) -> bool:
