@@ -81,6 +81,7 @@ class Judged:
 
 
 _AT_ONCE_NS = 50_000_000
+_LIKELY = 0.4
 _INSISTED = 0.95  # the prior of what was tried again and again, or waited for
 
 
@@ -92,7 +93,7 @@ def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
         first = ranked[0].suspect
         if (
             one.finding.confidence >= CERTAIN_ENOUGH and _follows(first, one.suspect)
-        ) or _was_to_be_made(story, first, one.suspect):
+        ) or _was_to_be_made(story, first, one):
             sure = max(found[0].confidence, one.finding.confidence)
             found.insert(0, dataclasses.replace(found.pop(at), confidence=sure))
             break
@@ -122,15 +123,21 @@ def _follows(suspect: Suspect, reason: Suspect) -> bool:
 _OF_WHAT_IS_MISSING = frozenset({"fs.missing", "fs.not_persisted", "exec.not_found"})
 
 
-def _was_to_be_made(story: Story, suspect: Suspect, reason: Suspect) -> bool:
-    """What is missing is what the other one's program was to make, and failed."""
-    maker = story.process(reason.event)
-    return (
-        suspect.cause in _OF_WHAT_IS_MISSING
-        and maker.failed
-        and maker.end_ns < story.tree.end_ns(suspect.event.pid)
-        and any(os.path.basename(name) in story.tree.products(maker) for name in suspect.mentions)
-    )
+def _was_to_be_made(story: Story, suspect: Suspect, reason: Judged) -> bool:
+    """What is missing is what the other one's program was to make, and failed.
+
+    A relative path is the work's own, so whoever likely failed before may have been to make it.
+    """
+    maker = story.process(reason.suspect.event)
+    if suspect.cause not in _OF_WHAT_IS_MISSING or not maker.failed:
+        return False
+    if maker.end_ns >= story.tree.end_ns(suspect.event.pid):
+        return False
+    made = story.flows.products(maker)
+    if any(os.path.basename(name) in made for name in suspect.mentions):
+        return True
+    own = suspect.cause == "fs.missing" and not any(map(os.path.isabs, suspect.mentions[:1]))
+    return own and reason.finding.confidence >= _LIKELY
 
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:

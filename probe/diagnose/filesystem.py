@@ -97,7 +97,7 @@ def _missing(
     `programs` could not be started by anybody, `refused` not be opened or made by it.
     """
     ended = process.exit
-    if ended is None or not ended.code or not process.weight:
+    if ended is None or not ended.code or not process.weight or process.name in _REMOVERS:
         return None
     if not ended.missing and not story.refused_to_make:
         return None
@@ -115,6 +115,8 @@ def _missing(
             continue  # the lookup of a program, which the exec family explains
         if name in refused or _is_a_guess(said, path):
             continue  # it could not be made, which says more; or was not meant
+        if _was_removed(story, ended, path):
+            continue  # by the work itself
         named = any(words.names(line, one) for line in telling for one in _written(path, name))
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None and f"(pid {ended.pid})" not in made:  # that one is its own affair
@@ -133,6 +135,21 @@ def _missing(
                 spellings=(*words.errno_spellings("ENOENT"), *words.CANNOT) if named else (),
             )
     return _told_in_vain(story, ended, telling)
+
+
+_REMOVERS = frozenset({"rm", "rmdir", "unlink", "shred"})
+
+
+def _was_removed(story: Story, ended: Exit, path: str) -> bool:
+    """An earlier command of the span took it away, or the folder that it lay in."""
+    parts = set(path.split("/"))
+    return any(
+        process.name in _REMOVERS
+        and process.status == 0
+        and process.end_ns < ended.time_ns
+        and not parts.isdisjoint(process.things)
+        for process in story.tree.processes.values()
+    )
 
 
 def _written(*names: str) -> list[str]:

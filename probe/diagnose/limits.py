@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
+from probe.diagnose.chain import TIMED_OUT
 from probe.diagnose.memory import size
 from probe.diagnose.story import Story, Suspect
-from probe.diagnose.tree import TIMED_OUT, Process
+from probe.diagnose.tree import Process
 from probe.events import Event, Exit, Oom, Signal
 
 _ENDING = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM"})

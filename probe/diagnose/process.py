@@ -10,7 +10,7 @@ from probe.diagnose import words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
-from probe.events import Exec, Fork, Seccomp
+from probe.events import Exec, Exit, Fork, Seccomp
 
 _BY_ERRNO = {
     "ENOENT": "exec.not_found",
@@ -281,7 +281,8 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         for child in story.tree.children(process.pid)
     )
     asks = ended.comm in _SHELLS or process.name in _ASKING
-    asked = asks and not said.strip() and not _has_failed_children(story, process)
+    quiet = not story.own_words(process.pid).strip()
+    asked = asks and quiet and not _has_failed_children(story, process)
     reported = ended.code == _NOT_FOUND or any(
         child.status == _NOT_FOUND for child in story.tree.children(process.pid)
     )
@@ -295,7 +296,7 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         told = asks and words.names(said, name) and not words.own_fault(said)
         needed = last and (asked or told)
         missed = needed or _missed(said, name, programs)
-        vague = last and _vaguely(said)
+        vague = last and (_vaguely(said) or (_gave_up_upon(ended, name) and not asks))
         if _is_sourced(said, name, folders):
             continue
         # Who went on to start another one, found later on the same path, could do without.
@@ -312,6 +313,14 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
                 spellings=("not found", "no such file", "is not a"),
             )
     return None
+
+
+def _gave_up_upon(ended: Exit, name: str) -> bool:
+    """The search was the last thing that failed, and the program's own end followed."""
+    said = ended.last_words or ""
+    return os.path.basename(ended.missing[-1:][0] if ended.missing else "") == name and (
+        bool(said.strip()) and not words.own_fault(said)
+    )
 
 
 def _has_failed_children(story: Story, process: Process) -> bool:

@@ -11,6 +11,7 @@ _OUTPUT = frozenset({"-o", "-O", "--output", "--out", "--output-document", "--ou
 _OUTPUT_IN_ONE = re.compile(r"(?:--(?:output|out|outfile|output-document)=|of=)(.+)")
 _ARCHIVES = re.compile(r"-?[A-Za-z]*c[A-Za-z]*f")  # tar czf NAME, as tar(1) has it
 _REDIRECTED = re.compile(r"(?<![0-9&<>])>{1,2}\s*([^\s&;|<>()'\"]+)")
+_COMMANDS = re.compile(r"[;&|\n(){}]+")
 _LAST_IS_MADE = frozenset({"cp", "mv", "ln", "install", "rsync", "scp", "zip", "clone"})
 _ALL_ARE_MADE = frozenset({"tee", "touch", "mkdir", "mkfifo"})
 _FETCHING = frozenset({"wget", "curl"})
@@ -34,6 +35,8 @@ def _paths(argv: Sequence[str]) -> Iterator[str]:
             yield value
         if program in SHELLS and option.startswith("-") and option.endswith("c"):
             yield from _REDIRECTED.findall(value)
+            for command in _COMMANDS.split(value):
+                yield from _paths([word.strip("'\"") for word in command.split()])
     for word in argv[1:]:
         told = _OUTPUT_IN_ONE.fullmatch(word)
         if told:

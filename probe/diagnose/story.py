@@ -12,7 +12,9 @@ from typing import TypeVar, cast
 
 from probe.diagnose import words
 from probe.diagnose.case import Case
+from probe.diagnose.chain import Chain
 from probe.diagnose.crashes import ACCIDENTS
+from probe.diagnose.flows import Flows
 from probe.diagnose.tree import Process, Tree
 from probe.events import Connect, Event, Exec, File, Oom, Seccomp, Syscall
 
@@ -82,6 +84,9 @@ class Story:
         self.case = case
         self.events = case.events
         self.tree = Tree(case.span, case.events)
+        self.flows = Flows(self.tree)
+        if not case.span.passed:
+            Chain(self.tree, self.flows).weigh()
         self._by_kind: dict[type[Event], list[Event]] = {}
         self._by_pid: dict[int, list[Event]] = {}
         for event in case.events:

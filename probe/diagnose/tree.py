@@ -1,36 +1,23 @@
-"""The processes of a span, and how failure travelled upwards through them."""
+"""The processes of a span: who started whom, with what, and how each ended."""
 
 from __future__ import annotations
 
-import bisect
 import os
 import re
-from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from probe.diagnose import words
-from probe.diagnose.products import SHELLS, products
+from probe.diagnose.products import SHELLS
 from probe.events import Event, Exec, Exit, File, Seccomp, Signal
 from probe.span import Span
 
 _SECOND = 1_000_000_000
 _NEVER = 1 << 63
-# Programs whose success says nothing of whether an earlier failure mattered.
-_IDLE = frozenset({"sleep", "true", "echo", "date", "cat", "rm", "tail", "kill"})
-_ATTEMPTS = 3
-_NEIGHBOURS = 8  # siblings that may have been one pipeline
 _DEPTH = 64
-_NEGLIGIBLE = 0.02
-_SUFFERS, _MAKERS_LINK = 0.5, 0.9
-_PIPE = "pipe:"
-_MAKERS = 32  # that are compared with each other
-TIMED_OUT = frozenset({124, 137})  # timeout(1), 137 when it had to kill
+PIPE = "pipe:"
 _WRITING = re.compile(r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile|write|truncate")
+_FILE_NAME = re.compile(r"[\w./-]*\w\.[a-z]\w{0,4}\b")  # in a script: it has an extension
 _NO_THING = re.compile(r"\.*|\d{1,3}|null")
-_SETTLED = 20_000_000  # a pipeline's stages are created within so many nanoseconds
-# Signals by which a program ends others in the course of its work.
-_ROUTINE = frozenset({"SIGPIPE", "SIGTERM", "SIGKILL", "SIGINT", "SIGHUP"})
 
 
 @dataclass(slots=True, eq=False)
@@ -63,11 +50,6 @@ class Process:
     def only_tried_to_start(self) -> bool:
         """The child of a spawn whose program could not be started: its caller's own error."""
         return not self.programs and bool(self.refused)
-
-    def reads_from(self, other: Process) -> bool:
-        """Through a pipe between their programs."""
-        pipes = {one.stdout for one in other.programs if (one.stdout or "").startswith(_PIPE)}
-        return any(one.stdin in pipes for one in self.programs)
 
     def is_twin(self, other: Process) -> bool:
         """Started with the same words, or forked by the same process without a program."""
@@ -127,6 +109,8 @@ def _things(programs: Iterable[Exec]) -> frozenset[str]:
         # A program of the work's own may be what another was to make.
         own = program.argv[:1] if program.path.startswith(".") else ()
         words += [*own, *program.argv[1:]]
+    scripts = [word for word in words if " " in word or "\n" in word]
+    words += [name for script in scripts for name in _FILE_NAME.findall(script)]
     names = {os.path.basename(word.rstrip("/")) for word in words if not word.startswith("-")}
     return frozenset(name for name in names if not _NO_THING.fullmatch(name))
 
@@ -141,73 +125,19 @@ def _signal_number(name: str) -> int:
     return int(number) if number.isdecimal() and number.isascii() else 0
 
 
-def _is_hushed(parent: Process, child: Process) -> bool:
-    """Whether its words alone were thrown away, not those of the whole."""
-    by_child = child.exit is not None and child.exit.silenced is True
-    return by_child and not (parent.exit is not None and parent.exit.silenced)
-
-
-class After:
-    """What became of a child's siblings after it: taken in from the last to the first."""
-
-    def __init__(self, siblings: list[Process]) -> None:
-        self.failures = 0
-        self._births: list[int] = []  # of those that ended well and did some work
-        self.statuses: set[int | None] = set()
-        self._next: deque[Process] = deque(maxlen=_NEIGHBOURS)
-        self._outcomes: dict[str, Counter[int | None]] = {}
-        for sibling in siblings:
-            self._outcomes.setdefault(sibling.name, Counter())[sibling.status] += 1
-
-    def add(self, sibling: Process) -> None:
-        if sibling.failed:
-            self.failures += 1
-            self.statuses.add(sibling.status)
-            self._next.appendleft(sibling)
-        elif sibling.name not in _IDLE:
-            bisect.insort(self._births, sibling.born_ns)
-
-    def successes(self, child: Process) -> int:
-        """Those that were started after the child had failed; what ran beside it says nothing."""
-        return len(self._births) - bisect.bisect_left(self._births, child.end_ns)
-
-    def gave(self, child: Process, status: int | None) -> bool:
-        """Whether something that was begun after the child's end failed with this status."""
-        return any(other.status == status and other.born_ns >= child.end_ns for other in self._next)
-
-    def outlived(self, child: Process) -> bool:
-        """Whether a failing sibling was created with the child and outlived it."""
-        return any(
-            abs(other.born_ns - child.born_ns) < _SETTLED and other.born_ns < child.end_ns
-            for other in self._next
-        )
-
-    def was_about_the_same(self, child: Process) -> bool:
-        """Whether a later failure was met over something that the child dealt with as well."""
-        return any(not child.things.isdisjoint(other.things) for other in self._next)
-
-    def tried_in_vain(self, child: Process) -> bool:
-        """One program again and again, always with this status: it is needed."""
-        outcomes = self._outcomes[child.name]
-        return 0 not in outcomes and outcomes[child.status] >= _ATTEMPTS
-
-
 class Tree:
-    """The span's processes by pid, with the weight of each in the span's failure."""
+    """The span's processes by pid."""
 
     def __init__(self, span: Span, events: Iterable[Event]) -> None:
         self.root = span.pid
         self._span = span
         self.processes: dict[int, Process] = {}
         self._signals: dict[int, list[Signal]] = {}
-        self._products: dict[int, frozenset[str]] = {}
+        self.readers: dict[str, Process] = {}  # by pipe
         for event in events:
             self._take(event)
         self.process(self.root)
         self._children = self._by_parent()
-        if not span.passed:
-            self._weigh(self.root, 1.0)
-            self._weigh_makers()
 
     def process(self, pid: int) -> Process:
         found = self.processes.get(pid)
@@ -222,6 +152,8 @@ class Tree:
         process.first_ns = process.first_ns or event.time_ns
         if isinstance(event, Exec):
             (process.refused if event.errno else process.programs).append(event)
+            if event.stdin and event.stdin.startswith(PIPE):
+                self.readers[event.stdin] = process
         elif isinstance(event, Exit):
             # Two last threads may each take themselves for the last one; the first has the words.
             if process.exit is None or event.last_words:
@@ -296,103 +228,6 @@ class Tree:
             if process.failed and start_ns <= process.end_ns <= end_ns
         ]
 
-    def _weigh(self, pid: int, weight: float) -> None:
-        waiting = [(pid, weight)]
-        while waiting:
-            pid, weight = waiting.pop()
-            parent = self.process(pid)
-            if weight <= parent.weight or weight < _NEGLIGIBLE:
-                continue
-            parent.weight = weight
-            after = After(self.children(pid))
-            for child in reversed(self.children(pid)):
-                if child.failed:
-                    waiting.append((child.pid, weight * self._link(parent, child, after)))
-                if not self.only_reports(child):
-                    after.add(child)
-
-    def _weigh_makers(self) -> None:
-        """Who failed and was to make what somebody else failed for the want of."""
-        makers = [one for one in self.processes.values() if one.failed and self.products(one)]
-        sufferers = [
-            one for one in self.processes.values() if one.failed and one.weight >= _SUFFERS
-        ]
-        for maker in makers[:_MAKERS]:
-            for other in sufferers[:_MAKERS]:
-                if other is not maker and other.end_ns > maker.end_ns and self.wanted(maker, other):
-                    maker.missed = True
-                    self._weigh(maker.pid, _MAKERS_LINK * other.weight)
-
-    def wanted(self, maker: Process, other: Process) -> bool:
-        """Whether one wanted what the other was to make: a file, or words through a pipe."""
-        return other.reads_from(maker) or not self.products(maker).isdisjoint(
-            other.wanted_after(maker.end_ns)
-        )
-
-    def products(self, maker: Process) -> frozenset[str]:
-        """The names of what its command lines say that it makes, and what it could not make."""
-        known = self._products.get(maker.pid)
-        if known is None:
-            lines = (program.argv for program in (*maker.programs, *maker.refused))
-            told = (name for argv in lines for name in products(argv))
-            into = (program.stdout for program in maker.programs if program.stdout)
-            known = self._products[maker.pid] = frozenset(maker.unmade).union(told, into)
-        return known
-
     def only_reports(self, child: Process) -> bool:
         """A subshell that started nothing: it tells of a failure and hands a status on."""
         return child.failed and not (child.programs or child.refused or self.children(child.pid))
-
-    def _link(self, parent: Process, child: Process, after: After) -> float:
-        """How likely it is that the parent failed because the child did."""
-        if parent.programs and parent.programs[-1].time_ns > child.end_ns:
-            return 0.03  # it became another program, which failed for its own reasons
-        signal = child.exit.signal if child.exit else None
-        if signal == "SIGPIPE":
-            return 0.05
-        kill = self.killer(child.pid)
-        if signal in _ROUTINE and kill is not None and self._from_above(kill, child):
-            # A time limit fails for what its command was waiting for.
-            return 0.9 if self._told_its_end(parent, child) or self._limits_time(kill.pid) else 0.05
-        if child.only_tried_to_start and not after.failures:
-            return 0.85
-        if after.tried_in_vain(child):
-            return 0.8
-        # Each later child that ended well makes it less likely that this one was needed.
-        successes = after.successes(child)
-        patience = 0.7 ** min(successes, 3)
-        if parent.exit is None:  # a test in a process that lives on
-            return (0.6 if after.failures else 0.85) * patience
-        if after.outlived(child):
-            return 0.8  # an earlier stage of a pipeline, whose last stage gives the status
-        nothing_later = not successes and not after.failures
-        # Of what is optional nobody wants to hear; here the work went on to fail at something else.
-        hushed = _is_hushed(parent, child) and not after.was_about_the_same(child)
-        heard = 0.3 if hushed else 1.0
-        if parent.is_shell and after.gave(child, parent.status):
-            return 0.2 * heard  # a shell's status is that of its last command
-        if parent.status == child.status:
-            if child.status in after.statuses:
-                return 0.5 * heard
-            return 0.97 if nothing_later else 0.85 * patience
-        if after.failures:
-            return 0.35 * heard
-        lag = parent.end_ns - child.end_ns
-        return (0.8 if nothing_later or lag < _SECOND else 0.4) * patience
-
-    def _told_its_end(self, parent: Process, child: Process) -> bool:
-        """The first process of a sandbox is put away once it has told what became of the one
-        below it."""
-        return child.is_init and any(
-            one.failed and one.status == parent.status for one in self.children(child.pid)
-        )
-
-    def _limits_time(self, pid: int) -> bool:
-        process = self.process(pid)
-        said = process.exit.last_words or "" if process.exit else ""
-        return process.status in TIMED_OUT or words.timed_out(said)
-
-    def _from_above(self, kill: Signal, child: Process) -> bool:
-        """A program's signal to what it started; the OOM killer's comes from the kernel."""
-        above = (process.pid for process in self.ancestors(child.pid)[1:])
-        return kill.sender == "process" and kill.pid in above

@@ -86,7 +86,7 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         found["did no harm to its twin"] = 1.0
     if getattr(suspect.event, "syscall", "") in _REMOVING:
         found["was tidying up"] = 1.0
-    if is_probing(story.command_lines(suspect.event.pid)):
+    if suspect.cause == "fs.missing" and is_probing(story.command_lines(suspect.event.pid)):
         found["a probe of configure"] = 1.0
     went_on = story.started_well_after(suspect.event)
     if went_on:
@@ -101,7 +101,8 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         found[f"above said {_heard_above(story, suspect)}"] = 1.0
         return found
     found[f"said {_said(story, suspect)}"] = 1.0
-    found.update(_manner(story, suspect))
+    if _was_thrown(story, suspect):
+        found["was thrown"] = 1.0
     found[f"ended {_lag(story, suspect)}"] = 1.0
     turn = _turn(story, suspect, process)
     if turn is not None:
@@ -110,7 +111,9 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         found[f"after {_calls_after(suspect.event)}"] = 1.0
         pattern = known(suspect.event)
         if pattern is not None:
-            found["known as harmless" if pattern.harmless else "known as fatal"] = 1.0
+            told = any(name.startswith("said error") for name in found)
+            fate = "harmless, yet told" if told else "harmless"
+            found[f"known as {fate}" if pattern.harmless else "known as fatal"] = 1.0
         if suspect.event.errno == "ENOSYS":
             found["not there yet"] = 1.0  # callers are ready for kernels without it
     if isinstance(suspect.event, Seccomp) and _went_on_to_another(story, suspect.event):
@@ -187,13 +190,10 @@ def _was_ignored(story: Story, suspect: Suspect) -> bool:
     return any(words.ignored(process.exit.last_words or "") for process in above if process.exit)
 
 
-def _manner(story: Story, suspect: Suspect) -> Grounds:
-    """How the process speaks of it: by an exception that nobody caught, and as its last word."""
+def _was_thrown(story: Story, suspect: Suspect) -> bool:
+    """The process died of an exception that names it."""
     own = words.told(story.own_words(suspect.event.pid))
-    last = words.last_line(own)
-    if not (last and _is_told_of(suspect, last)):
-        return {}
-    return {"is its last word": 1.0, **({"was thrown": 1.0} if words.is_thrown(own) else {})}
+    return words.is_thrown(own) and _is_told_of(suspect, words.last_line(own))
 
 
 # What everybody meets with, and gets over, is not among them.
@@ -241,7 +241,7 @@ def _gave_status(story: Story, below: Process, above: Process) -> bool:
     return any(
         other.born_ns > below.end_ns
         and not story.tree.only_reports(other)
-        and not story.tree.wanted(below, other)
+        and not story.flows.wanted(below, other)
         for other in story.children_like(above.pid)
     )
 
@@ -252,7 +252,7 @@ def _outlived(story: Story, below: Process, above: Process) -> bool:
         other is not below
         and other.end_ns > below.end_ns
         and not story.tree.only_reports(other)
-        and not story.tree.wanted(below, other)
+        and not story.flows.wanted(below, other)
         for other in story.children_like(above.pid)
     )
 
@@ -394,7 +394,9 @@ def _heard_above(story: Story, suspect: Suspect) -> str:
     deaths = (*suspect.spellings, *DEATHS)
     plain = tuple(death for death in deaths if not death.lstrip("-").isdigit())
     if words.own_fault(said) and not words.mentions(said, plain):
-        return _fault(said)
+        # An assertion about its status is over its death.
+        status = story.process(suspect.event).status
+        return "death" if status and words.tells_status(said, status) else _fault(said)
     if words.mentions(said, deaths):
         return "death"
     return _fault(said) if words.own_fault(said) else "something else"

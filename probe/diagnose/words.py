@@ -144,6 +144,30 @@ def tells_of_a_child(words: str) -> bool:
     return _TELLS_OF_A_CHILD.search(words) is not None
 
 
+_STATUS = re.compile(
+    r"\*\*\* .*\] Error (\d+)$|returned non-zero exit status (\d+)|"
+    r"\b(?:exit(?:ed)?(?: with)?|return(?:ed)?) (?:code|status):? (\d+)\b",
+    re.M,
+)
+
+
+def statuses(words: str) -> frozenset[int]:
+    """Of other programs, that it gives as the reason of its own failure."""
+    found = _STATUS.findall(words)
+    return frozenset(int(number) for groups in found for number in groups if number)
+
+
+_OF_STATUS = re.compile(r"(?i)return_?code|exit_?code|exit status|\bstatus\b|\bsignal\b")
+
+
+def tells_status(words: str, status: int) -> bool:
+    """As a shell counts it, or as Python does, where the words are about a status."""
+    numbers = {str(status), *({f"-{status - 128}"} if status > 128 else ())}
+    return bool(_OF_STATUS.search(words)) and not numbers.isdisjoint(_NUMBER.findall(words))
+
+
+_NUMBER = re.compile(r"(?<![\w.-])-?\d+\b")
+
 _UNCAUGHT = re.compile(
     r"^(Traceback \(most recent|Exception in thread|panic: |thread '.*' panicked|Uncaught |"
     r"\s+at .*\(?node:internal)"
@@ -162,7 +186,8 @@ _NOTHING_CAME = re.compile(
     r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b|null reference|\bnot? None\b|"
     r"(?i:\bgot (0|none|null|nothing|nil|empty|''|\"\"|\[\]|\{\})(?!\w)|\bunexpected (end|eof)\b|"
     r"\bempty (response|output|file|reply|result|document)|\bis empty\b)|"
-    r"\(char 0\)|\bassert (not )?(b?''|\"\"|\[\]|\{\}|None)"
+    r"\(char 0\)|AssertionError: (\[\]|\{\}|None|b?''|\"\"|0)$|"
+    r"\bassert (not )?(b?''|\"\"|\[\]|\{\}|None)"
 )
 # That is how PHP and the JVM tell what failed.
 _NO_WARNING = re.compile(r"(PHP )?Warning: +\w+\(|\[[\d.]+s\]\[warning\]\[")

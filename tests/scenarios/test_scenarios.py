@@ -10,7 +10,16 @@ from conftest import Agent, validated
 from gallery import Scenario, cause, load, watch
 
 FOLDER = Path(__file__).parent
-SLOW = ("adversarial", "workflows", "examined", "invented", "third", "fourth", "containers")
+SLOW = (
+    "adversarial",
+    "workflows",
+    "examined",
+    "invented",
+    "third",
+    "fourth",
+    "fifth",
+    "containers",
+)
 SCENARIOS = [
     pytest.param(scenario, id=scenario.name, marks=[pytest.mark.gallery] if name in SLOW else [])
     for name in ("gallery", *SLOW)

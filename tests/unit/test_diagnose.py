@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -384,3 +386,76 @@ def test_a_division_by_zero_is_of_its_own_making() -> None:
     said = "huge pages: Cannot allocate memory"
     crash = ended(2, 1000, code=None, signal="SIGFPE", last_words=said)
     assert cause([refusal, crash]) == "workload.crashed"
+
+
+def test_whose_output_a_shell_took_in_vain() -> None:
+    """free=$(df 2>/dev/null | tail -1), and then "not enough disk space"."""
+    denial = Seccomp(**{**at(3, 905, 102), "ppid": 101}, syscall="statfs", errno="EPERM")
+    events: list[Event] = [
+        program(1, 100, ROOT, "bash -c x", ppid=1),
+        program(2, 900, 102, "df -k /", ppid=101, stdout="pipe:7"),
+        program(4, 901, 103, "tail -n 1", ppid=101, stdin="pipe:7", stdout="pipe:8"),
+        denial,
+        child(5, 910, 102, ppid=101, silenced=True, duration_s=0.01),
+        child(6, 912, 103, ppid=101, code=0, duration_s=0.01),
+        child(7, 915, 101, code=0),
+        ended(8, 920, last_words="preflight: not enough disk space"),
+    ]
+    assert cause(events) == "seccomp.denied"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("make: *** [Makefile:2: test] Error 1", "workload.failed"),
+        ("make: *** [Makefile:2: test] Error 7", "net.refused"),
+    ],
+)
+def test_a_parent_that_says_whose_failure_it_fails_for(said: str, expected: str) -> None:
+    events: list[Event] = [
+        program(1, 800, 101, "curl -s http://10.0.0.1/"),
+        refused(2, 810, 101),
+        child(3, 820, 101, code=7, duration_s=0.02),
+        program(4, 900, 102, "cmp want got"),
+        child(5, 950, 102, code=1, duration_s=0.05),
+        ended(6, 1000, code=2, last_words=said),
+    ]
+    assert cause(events) == expected
+
+
+@pytest.mark.parametrize("folder", ["dist", "elsewhere"])
+def test_what_the_work_itself_removed(folder: str) -> None:
+    events: list[Event] = [
+        program(1, 800, 101, f"rm -rf {folder}"),
+        child(2, 810, 101, code=0, duration_s=0.01),
+        program(3, 900, 102, "node dist/main.js"),
+        child(
+            4, 950, 102, missing=("/w/dist/main.js",), last_words="Cannot find '/w/dist/main.js'"
+        ),
+        ended(5, 1000),
+    ]
+    assert cause(events) == ("workload.failed" if folder == "dist" else "fs.missing")
+
+
+def test_an_assertion_about_the_status_of_who_was_killed() -> None:
+    said = "test_encoder.py:7: AssertionError\nFAILED test_encodes - assert -9 == 0  # returncode"
+    events: list[Event] = [
+        Oom(**{**at(1, 900, 101), "ppid": ROOT}, scope="cgroup", cgroup="/c", limit=1 << 26),
+        child(2, 901, 101, code=None, signal="SIGKILL"),
+        ended(3, 1000, last_words=said),
+    ]
+    assert cause(events) == "memory.cgroup_oom"
+    other = "AssertionError: 3 != 4"
+    assert cause([*events[:2], ended(3, 1000, last_words=other)]) == "workload.failed"
+
+
+@given(st.lists(st.sampled_from(["pipe:1", "pipe:2", "pipe:3", None]), min_size=2, max_size=40))
+def test_pipes_in_any_order_have_an_end(pipes: list[str | None]) -> None:
+    events: list[Event] = []
+    for at_ms, (stdin, stdout) in enumerate(itertools.pairwise(pipes), 1):
+        pid = 200 + at_ms
+        events += [
+            program(2 * at_ms, at_ms, pid, "cat -o x", stdin=stdin, stdout=stdout),
+            child(2 * at_ms + 1, at_ms + 1, pid, duration_s=0.001),
+        ]
+    assert cause([*events, ended(1000, 1000)]) == "workload.failed"
