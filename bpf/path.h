@@ -19,29 +19,17 @@ struct path_buffer {
 };
 
 /* Only programs in process context build paths, and those are not preempted by each other. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct path_buffer);
-} path_buffers SEC(".maps");
+SCRATCH(path_buffer);
 
 static __always_inline struct mount *mount_of(struct vfsmount *mnt)
 {
 	return (void *)mnt - bpf_core_field_offset(struct mount, mnt);
 }
 
-static __always_inline struct path_buffer *path_buffer(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&path_buffers, &zero);
-}
-
 /* One name more, or from a mount to where it is mounted. */
 STEP path_step(u32 depth, void *unused)
 {
-	struct path_buffer *buffer = path_buffer();
+	struct path_buffer *buffer = scratch_path_buffer();
 	struct dentry *dentry, *parent;
 	struct mount *mnt, *mnt_parent;
 	u32 at, len;
@@ -86,7 +74,7 @@ __noinline u32 path_build(u64 address)
 {
 	struct path *from = (struct path *)address;
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	struct path_buffer *buffer = path_buffer();
+	struct path_buffer *buffer = scratch_path_buffer();
 	u32 at;
 
 	if (!buffer)
@@ -110,7 +98,7 @@ __noinline u32 path_build(u64 address)
 static __always_inline void path_text(void *from, char *out)
 {
 	u32 at = path_build((u64)from) & (PATH_SIZE - 1);
-	struct path_buffer *buffer = path_buffer();
+	struct path_buffer *buffer = scratch_path_buffer();
 
 	if (buffer)
 		bpf_probe_read_kernel_str(out, PATH_SIZE, &buffer->text[at]);

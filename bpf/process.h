@@ -21,12 +21,7 @@ struct names {
 	char run[NAME_SIZE];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct names);
-} names_of_program SEC(".maps");
+SCRATCH(names);
 
 /* The compiler would call memcmp, which is not there. */
 static __always_inline bool starts_with(const char *text, const char *prefix, u32 length)
@@ -38,11 +33,10 @@ static __always_inline bool starts_with(const char *text, const char *prefix, u3
 	return !different;
 }
 
-/* Fills names_of_program; whether a test is named. A global function, verified by itself. */
+/* Fills the scratch's names; whether a test is named. A global function, verified by itself. */
 __noinline int read_names(u64 at, u64 end)
 {
-	u32 zero = 0;
-	struct names *names = bpf_map_lookup_elem(&names_of_program, &zero);
+	struct names *names = scratch_names();
 	char *text;
 	long size;
 
@@ -73,11 +67,10 @@ static __always_inline void begin_named(struct task_struct *task)
 	struct task_state *state;
 	struct named_record *e;
 	struct names *names;
-	u32 zero = 0;
 
 	if (span_of(task) != NOBODYS_SPAN || !read_names(start, end))
 		return;
-	names = bpf_map_lookup_elem(&names_of_program, &zero);
+	names = scratch_names();
 	state = task_state_create(task);
 	if (!names || !state)
 		return;
@@ -125,18 +118,13 @@ struct {
 	__type(value, char[STRING_BUFFER]); /* only lengths are of interest */
 } measured SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct lengths);
-} lengths_of_call SEC(".maps");
+SCRATCH(lengths);
 
-/* Adds to lengths_of_call. A global function, so that it is verified by itself. */
+/* Adds to the scratch's lengths. A global function, so that it is verified by itself. */
 __noinline int measure(u64 vector, u32 compat)
 {
 	u32 zero = 0;
-	struct lengths *lengths = bpf_map_lookup_elem(&lengths_of_call, &zero);
+	struct lengths *lengths = scratch_lengths();
 	char *text = bpf_map_lookup_elem(&measured, &zero);
 
 	if (text && lengths)
@@ -150,7 +138,6 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 	u64 path = at ? args[1] : args[0];
 	struct exec_failed_record *e;
 	struct lengths *lengths;
-	u32 zero = 0;
 
 	e = storm_reserve(sizeof(*e), RECORD_EXEC_FAILED, task, at, -ret, thing_of_path(path));
 	if (!e)
@@ -167,7 +154,7 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 	e->size = 0;
 	e->strings = 0;
 	e->longest = 0;
-	lengths = bpf_map_lookup_elem(&lengths_of_call, &zero);
+	lengths = scratch_lengths();
 	if (ret == -E2BIG && lengths) {
 		__builtin_memset(lengths, 0, sizeof(*lengths));
 		measure(at ? args[2] : args[1], compat);

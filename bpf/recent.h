@@ -78,24 +78,12 @@ struct speech {
 	u32 pad;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct speech);
-} speeches SEC(".maps");
-
-static __always_inline struct speech *speech(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&speeches, &zero);
-}
+SCRATCH(speech);
 
 STEP keep_next(u32 at, void *unused)
 {
 	struct recent *recent = recent_of_current();
-	struct speech *said = speech();
+	struct speech *said = scratch_speech();
 	u64 piece;
 
 	if (!recent || !said || !said->size)
@@ -110,7 +98,7 @@ STEP keep_next(u32 at, void *unused)
 __noinline int keep_text(u64 from, u64 size, u32 is_output)
 {
 	struct recent *recent = recent_of_current();
-	struct speech *said = speech();
+	struct speech *said = scratch_speech();
 
 	if (!recent || !said)
 		return 0;
@@ -164,23 +152,11 @@ struct gone {
 	struct writer writers[GONE_COUNT];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct gone);
-} gone_of_recent SEC(".maps");
-
-static __always_inline struct gone *gone(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&gone_of_recent, &zero);
-}
+SCRATCH(gone);
 
 STEP note_gone(u32 at, void *unused)
 {
-	struct gone *found = gone();
+	struct gone *found = scratch_gone();
 	struct recent *recent = found ? bpf_map_lookup_elem(&recents, &found->tgid) : NULL;
 	u32 slot;
 
@@ -199,7 +175,7 @@ STEP note_gone(u32 at, void *unused)
 static __always_inline void emit_recent(struct task_struct *task, u32 tgid, struct recent *recent,
 					u32 of_creator)
 {
-	struct gone *found = gone();
+	struct gone *found = scratch_gone();
 	struct recent_record *e;
 
 	if (!found)

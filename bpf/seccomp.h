@@ -70,23 +70,11 @@ struct cut_filter {
 };
 
 /* One a CPU: bpf_loop's steps do not share a stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct cut_filter);
-} cut_filters SEC(".maps");
-
-static __always_inline struct cut_filter *cut_filter(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&cut_filters, &zero);
-}
+SCRATCH(cut_filter);
 
 STEP filter_piece(u32 i, void *context)
 {
-	struct cut_filter *cut = cut_filter();
+	struct cut_filter *cut = scratch_cut_filter();
 	struct filter_record *e;
 
 	if (!cut || i * FILTER_CHUNK >= cut->length)
@@ -112,7 +100,7 @@ __noinline int report_filter(u64 address)
 {
 	struct seccomp_filter *filter = (struct seccomp_filter *)address;
 	struct sock_fprog_kern *program = BPF_CORE_READ(filter, prog, orig_prog);
-	struct cut_filter *cut = cut_filter();
+	struct cut_filter *cut = scratch_cut_filter();
 
 	if (!cut)
 		return 0;

@@ -43,6 +43,24 @@ struct {
 #endif
 } tasks SEC(".maps");
 
+/*
+ * One `struct name` a CPU, and scratch_name() that finds it: what is too large for the stack, or
+ * shared by bpf_loop's steps. Programs in process context are not preempted by each other.
+ */
+#define SCRATCH(name)                                                                              \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                                           \
+		__uint(max_entries, 1);                                                            \
+		__type(key, u32);                                                                  \
+		__type(value, struct name);                                                        \
+	} scratch_of_##name SEC(".maps");                                                          \
+	static __always_inline struct name *scratch_##name(void)                                   \
+	{                                                                                          \
+		u32 zero = 0;                                                                      \
+                                                                                                   \
+		return bpf_map_lookup_elem(&scratch_of_##name, &zero);                             \
+	}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, RING_SIZE);

@@ -35,19 +35,7 @@ struct path_pair {
 	u32 pad;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct path_pair);
-} path_pairs SEC(".maps");
-
-static __always_inline struct path_pair *path_pair(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&path_pairs, &zero);
-}
+SCRATCH(path_pair);
 
 static __always_inline u64 mix(u64 hash, u8 byte)
 {
@@ -65,7 +53,7 @@ static __always_inline bool is_nobodys(u64 key)
 
 STEP hash_byte(u32 at, void *unused)
 {
-	struct path_pair *pair = path_pair();
+	struct path_pair *pair = scratch_path_pair();
 	const char *text;
 	u8 byte, next;
 
@@ -100,7 +88,7 @@ STEP hash_byte(u32 at, void *unused)
  */
 __noinline u64 hash_pair(u32 ask)
 {
-	struct path_pair *pair = path_pair();
+	struct path_pair *pair = scratch_path_pair();
 
 	if (!pair)
 		return 0;
@@ -119,7 +107,7 @@ __noinline u64 hash_pair(u32 ask)
 
 static __always_inline u64 hash_of(struct task_struct *task, u64 path, int dirfd)
 {
-	struct path_pair *pair = path_pair();
+	struct path_pair *pair = scratch_path_pair();
 	long size;
 
 	if (!pair)
@@ -192,7 +180,7 @@ __noinline int changed_files(u32 number)
 static __always_inline bool find_writer(struct task_struct *task, struct missing *missing,
 					struct writer *out)
 {
-	struct path_pair *pair = path_pair();
+	struct path_pair *pair = scratch_path_pair();
 	struct writer *writer;
 	long size;
 	u64 key;

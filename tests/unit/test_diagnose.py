@@ -12,7 +12,7 @@ from test_message import EVENTS
 from probe.causes import CAUSES
 from probe.coverage import SENSES, Coverage, Losses
 from probe.diagnose import SandboxState, explain, make_case, words
-from probe.diagnose.weighing import DEATHS
+from probe.diagnose.hearing import DEATHS
 from probe.events import UNKNOWN_CALL, Connect, Event, Exec, Exit, Oom, Seccomp, Syscall
 from probe.span import Span
 

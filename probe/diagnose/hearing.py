@@ -1,0 +1,169 @@
+"""What is said of a suspect: by the process that met with it, and by those above."""
+
+from __future__ import annotations
+
+import re
+
+from probe.causes import CAUSES
+from probe.diagnose import words
+from probe.diagnose.story import Story, Suspect
+from probe.diagnose.tree import Process
+
+DEATHS = (
+    *("killed", "SIGKILL", "SIGSYS", "SIGSEGV", "SIGABRT", "out of memory", "OOM", "137", "139"),
+    *("-9", "-11", "-6", "died with", "segmentation", "aborted", "core dumped", "bad system call"),
+    *("non-zero", "exit status", "signal", "terminated", "timed out", "timeout"),
+)
+# How those speak of a thing who name neither it nor its error.
+_FIELDS = {
+    "filesystem": "writ save create open read file folder director stor disk persist copy move "
+    "rename remove delete load space",
+    "network": "connect network fetch download request server reach host remote online resolv "
+    "lookup address port",
+    "process": "start spawn launch exec fork thread install command",
+    "memory": "memory alloc heap shm shared",
+    "syscalls": "permi denied privileg forbid allow kernel support sandbox restrict",
+    "limits": "time long kill",
+}
+_OF_CALLS = (
+    (re.compile(r"sock|connect|bind|listen|accept|send|recv"), "network"),
+    (re.compile(r"clone|fork|exec|kill|wait|prio|sched|affinity"), "process"),
+    (re.compile(r"mmap|brk|mem|mlock|shm"), "memory"),
+    (
+        re.compile(r"open|mkdir|rename|link|chmod|chown|stat|write|trunc|sync|utime|mk|dir|access"),
+        "filesystem",
+    ),
+)
+
+
+def account(story: Story, suspect: Suspect) -> str:
+    """What the error output says of it."""
+    event = suspect.event
+    if _is_silenced(story, story.process(event)):
+        return f"unheard, {_heard_instead(story, suspect)}"
+    said = story.words(event.pid)
+    if not said:
+        return "nothing"
+    spellings = _spellings(suspect)
+    error_named = words.mentions(said, spellings)
+    thing_named = any(words.names(said, thing) for thing in suspect.mentions)
+    if error_named and words.only_warned(said, spellings):
+        return "a warning"
+    if thing_named and words.passed_over(said, suspect.mentions):
+        return "that it goes without"
+    if error_named and words.overtaken(said, spellings):
+        return "another fault later"
+    if error_named and words.warned_at_last(said, spellings):
+        return "a warning at last"
+    exit_event = story.process(event).exit
+    own = words.told(exit_event.last_words or "") if exit_event else ""
+    if error_named and words.thrown_after(own, spellings):
+        return "another fault later"
+    if error_named:
+        return "error and thing" if thing_named else "error"
+    if words.own_fault(said):
+        return _fault(said)
+    if thing_named:
+        return "thing"
+    if words.mentions(said, (*suspect.domain, *_field(suspect))):
+        return "field"
+    if story.left_it_to_others(story.process(event)):
+        return "only others"
+    return "something else" if words.is_specific(said) else "that it failed"
+
+
+def _heard_instead(story: Story, suspect: Suspect) -> str:
+    """What those above say where its own words went to /dev/null."""
+    own = words.told(story.own_words(suspect.event.pid))
+    if words.own_fault(own) and not _is_told_of(suspect, own):
+        return _fault(own)  # what nobody heard is true all the same
+    said = story.words_above(suspect.event.pid)
+    if not said:
+        return "nothing"
+    if words.own_fault(said):
+        return _fault(said)
+    if _is_told_of(suspect, said):
+        return "it"
+    if words.mentions(said, (*suspect.domain, *_field(suspect))):
+        return "field"
+    return "something else" if words.is_specific(said) else "that it failed"
+
+
+def heard_above(story: Story, suspect: Suspect) -> str:
+    """What those above a process that was killed say: of its death, or of another fault."""
+    said = story.words_above(suspect.event.pid)
+    if not said:
+        return "nothing"
+    deaths = (*suspect.spellings, *DEATHS)
+    plain = tuple(death for death in deaths if not death.lstrip("-").isdigit())
+    if words.own_fault(said) and not words.mentions(said, plain):
+        # An assertion about its status is over its death.
+        status = story.process(suspect.event).status
+        return "death" if status and words.tells_status(said, status) else _fault(said)
+    if words.mentions(said, deaths):
+        return "death"
+    return _fault(said) if words.own_fault(said) else "something else"
+
+
+def above_spoke(story: Story, suspect: Suspect) -> bool:
+    """Whether a process above ends with words of its own, about something else."""
+    spelled = (*_spellings(suspect), *_field(suspect))
+    for above in story.tree.ancestors(suspect.event.pid)[1:]:
+        own = words.told((above.exit.last_words or "") if above.exit else "").strip()
+        if not own:
+            continue
+        heard = words.mentions(own, spelled)
+        named = any(words.names(own, thing) for thing in suspect.mentions)
+        if heard or named or words.mentions(own, DEATHS):
+            return False
+        return words.is_specific(own) or words.own_fault(own)
+    return False
+
+
+def was_thrown(story: Story, suspect: Suspect) -> bool:
+    """The process died of an exception that names it."""
+    own = words.told(story.own_words(suspect.event.pid))
+    return words.is_thrown(own) and _is_told_of(suspect, words.last_line(own))
+
+
+def was_ignored(story: Story, suspect: Suspect) -> bool:
+    """Those above say that it does not matter: make's (ignored)."""
+    above = story.tree.ancestors(suspect.event.pid)[1:]
+    return any(words.ignored(process.exit.last_words or "") for process in above if process.exit)
+
+
+def spoke_of_another(story: Story, suspect: Suspect, child: Process) -> bool:
+    said = words.told(story.words_below(child.pid))
+    return words.is_specific(said) and not _is_told_of(suspect, said)
+
+
+def _is_told_of(suspect: Suspect, said: str) -> bool:
+    return words.mentions(said, _spellings(suspect)) or any(
+        words.names(said, thing) for thing in suspect.mentions
+    )
+
+
+def _fault(said: str) -> str:
+    return "a lack" if words.nothing_came(said) else "another fault"
+
+
+def _is_silenced(story: Story, process: Process) -> bool:
+    """Whoever called it wanted to hear nothing of it; not where that is so of the whole test."""
+    root = story.tree.process(story.tree.root).exit
+    if root is not None and root.silenced:
+        return False
+    return process.exit is not None and process.exit.silenced is True
+
+
+def _spellings(suspect: Suspect) -> tuple[str, ...]:
+    """How its error may be put."""
+    errno = getattr(suspect.event, "errno", None)
+    return (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
+
+
+def _field(suspect: Suspect) -> tuple[str, ...]:
+    """Beginnings of words of the part of the sandbox that it is about."""
+    fields = [CAUSES[suspect.cause].primitive]
+    syscall = getattr(suspect.event, "syscall", "")
+    fields += [field for pattern, field in _OF_CALLS if syscall and pattern.search(syscall)]
+    return tuple(word for field in fields for word in _FIELDS.get(field, "").split())
