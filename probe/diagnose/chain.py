@@ -151,7 +151,7 @@ class Chain:
         if parent.programs and parent.programs[-1].time_ns > child.end_ns:
             return 0.03  # it became another program, which failed for its own reasons
         if after.told and child.status not in after.told:
-            return 0.05  # the parent says whose failure it fails for, and it is another's
+            return 0.03  # the parent says whose failure it fails for, and it is another's
         signal = child.exit.signal if child.exit else None
         if signal == "SIGPIPE":
             return 0.05

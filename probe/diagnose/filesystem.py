@@ -79,7 +79,8 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.worth_judging(File):
         if event.errno in _CAUSES and not _is_idle_question(story, event):
             yield _file(story, event)
-    programs = {os.path.basename(event.path) for event in story.all(Exec) if event.errno}
+    failed = (event for event in story.all(Exec) if event.errno and not event.found)
+    programs = {os.path.basename(event.path) for event in failed} - story.started
     refused: dict[int, set[str]] = {}
     for event in story.all(File):
         refused.setdefault(event.pid, set()).add(os.path.basename(event.path))
@@ -106,6 +107,8 @@ def _missing(
         os.path.basename(path) for path in ended.missing if is_program_path(path)
     }
     telling = [line for line in said.splitlines() if _tells_of_missing(line)]
+    # What its words are called in other languages is looked for when it speaks.
+    last = next((path for path in reversed(ended.missing) if not path.endswith(".mo")), "")
     for path in _likeliest_first(said, ended.missing):
         name = _name(path)
         read = ended.code != _NOT_FOUND and words.names(said, path)  # `. DIR/bin/activate`
@@ -121,7 +124,7 @@ def _missing(
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None and f"(pid {ended.pid})" not in made:  # that one is its own affair
             return _not_persisted(story, ended, path, made, 0.9 if named else 0.7)
-        if named or _alluded(said, path, process.name, path == ended.missing[-1]):
+        if named or _alluded(said, path, process.name, path == last):
             in_vain = _made_in_vain(story, ended, path)
             if in_vain is not None:
                 return in_vain

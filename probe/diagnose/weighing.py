@@ -17,7 +17,7 @@ from probe.diagnose.fallbacks import is_probing, known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.diagnose.weights import WEIGHTS
-from probe.events import File, Oom, Seccomp
+from probe.events import Event, File, Oom, Seccomp
 
 Grounds = dict[str, float]
 
@@ -136,6 +136,9 @@ def carrier(story: Story, suspect: Suspect) -> Process | None:
     above = story.tree.processes.get(process.parent)
     if above is not None and not process.programs and _told_of(story, above, errno):
         return above
+    heir = _heir(story, suspect.event, process)
+    if heir is not None:
+        return heir
     if not isinstance(suspect.event, File) or errno not in _OF_SERVERS:
         return None
     return next(
@@ -145,6 +148,21 @@ def carrier(story: Story, suspect: Suspect) -> Process | None:
             if other.born_ns <= suspect.event.time_ns <= other.end_ns
             and _told_of(story, other, errno)
             and not story.met_with(other.pid, errno)
+        ),
+        None,
+    )
+
+
+def _heir(story: Story, event: Event, process: Process) -> Process | None:
+    """Who failed later over what a process was kept from making and took no notice of."""
+    if not process.unmade or not isinstance(event, (File, Seccomp)) or process.status != 0:
+        return None
+    return next(
+        (
+            other
+            for other in story.sufferers
+            if other.born_ns >= process.end_ns
+            and not process.things.isdisjoint(other.wanted_after(process.end_ns))
         ),
         None,
     )

@@ -185,7 +185,7 @@ _TIDYING = re.compile(r"(?i)\b(clean(ing)?[- ]?up|tear(ing)?[- ]?down|left behin
 _NOTHING_CAME = re.compile(
     r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b|null reference|\bnot? None\b|"
     r"(?i:\bgot (0|none|null|nothing|nil|empty|''|\"\"|\[\]|\{\})(?!\w)|\bunexpected (end|eof)\b|"
-    r"\bempty (response|output|file|reply|result|document)|\bis empty\b)|"
+    r"\bempty (response|output|reply)|\bis empty\b)|"
     r"\(char 0\)|AssertionError: (\[\]|\{\}|None|b?''|\"\"|0)$|"
     r"\bassert (not )?(b?''|\"\"|\[\]|\{\}|None)"
 )
