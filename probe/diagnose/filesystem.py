@@ -236,7 +236,6 @@ _NEAR = 3  # parts of a path that are looked at, from its end
 _NOISE = re.compile(
     r"\.(so|pyc|mo)\b|/\.cache/|(^|/)\.git/|/ld\.so|/gconv|/__init__|-packages$|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
 )
-_TABLES = "/gconv/"  # iconv(3)'s: everybody looks for them, and few convert
 _PATH = re.compile(r"[^\s'\"`(]*/[^\s'\"`):,]*")
 _OTHER_PATH = re.compile(r"(?<!at )(?<!in )(?<![\w.])/\w+/")  # not where the program itself lies
 _COMMON_FOLDERS = frozenset({"share", "local", "python", "python3", "tmp", "config", "cache"})
@@ -245,10 +244,8 @@ _NAME_WORTH = 5  # letters; shorter ones stand in every other line
 
 def _alluded(said: str, path: str, program: str, last: bool) -> bool:
     """The output does not name it, but a part of it; or says that something is not there."""
-    if words.own_fault(said) or path.count("/") < 2:
+    if _NOISE.search(path) or words.own_fault(said) or path.count("/") < 2:
         return False
-    if _NOISE.search(path):
-        return last and _TABLES in path and words.says(said, "ENOENT")
     faults = [line for line in said.splitlines() if words.some_fault(line)]
     parts = [part for part in path.split("/") if len(part) >= _NAME_WORTH]
     told = [part for part in parts if part not in _COMMON_FOLDERS and part != program]
