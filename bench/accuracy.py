@@ -44,7 +44,7 @@ from tests.scenarios import gallery
 FOLDER = Path(gallery.__file__).parent
 GALLERIES = (
     *("gallery.toml", "adversarial.toml", "workflows.toml", "examined.toml"),
-    *("invented.toml", "third.toml", "fourth.toml", "fifth.toml", "containers.toml"),
+    *("invented.toml", "third.toml", "fourth.toml", "fifth.toml", "sixth.toml", "containers.toml"),
 )
 JOBS = 2
 PATIENCE_S = 60

@@ -237,6 +237,19 @@ static __always_inline u64 span_of(struct task_struct *task)
 	return settings.everyone ? NOBODYS_SPAN : 0;
 }
 
+/* What a function takes that is verified by itself. */
+static __always_inline u64 as_number(struct task_struct *task)
+{
+#ifdef LEGACY
+	return (u64)task; /* describe() is none there, and the stack has no room */
+#else
+	u64 number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number), &task);
+	return number;
+#endif
+}
+
 /*
  * What does not come of the state. Verified once, by itself, where a function of that kind may
  * take memory (since 5.12, commit e5069b9c23b3).
@@ -272,11 +285,9 @@ int describe(struct record *head, u64 address)
 static __always_inline bool identify(struct record *head, u32 kind, struct task_struct *task)
 {
 	struct task_state *state = task_state(task);
-	u64 span = span_of(task), address = 0;
+	u64 span = span_of(task);
 
-	/* As a number: that is what a function takes that is verified by itself. */
-	bpf_probe_read_kernel(&address, sizeof(address), &task);
-	if (!span || !describe(head, address))
+	if (!span || !describe(head, as_number(task)))
 		return false;
 	head->kind = kind;
 	head->span = span;

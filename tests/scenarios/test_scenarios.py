@@ -18,6 +18,7 @@ SLOW = (
     "third",
     "fourth",
     "fifth",
+    "sixth",
     "containers",
 )
 SCENARIOS = [
