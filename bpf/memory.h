@@ -32,6 +32,10 @@ static __always_inline void report_oom_pid(u32 pid)
 	e->trigger_pid = e->head.pid;
 	e->head.pid = pid;
 	e->head.tid = pid;
+	if (pid != e->trigger_pid) {
+		e->head.ppid = 0;
+		e->head.comm[0] = 0; /* user space knows it by its program */
+	}
 	e->total_vm_pages = 0;
 	e->pad = 0;
 	memory_limit(current, &e->memory);

@@ -1524,6 +1524,10 @@ TRACEPOINT_PROBE(oom, mark_victim)
 	e->trigger_pid = e->head.pid;
 	e->head.pid = pid;
 	e->head.tid = pid;
+	if (pid != e->trigger_pid) {
+		e->head.ppid = 0;
+		e->head.comm[0] = 0; /* user space knows it by its program */
+	}
 	e->total_vm_pages = 0;
 	e->pad = 0;
 	__builtin_memset(&e->memory, 0, sizeof(e->memory));

@@ -36,6 +36,7 @@ _HELD_MAX = 1024
 OUTPUT_MAX = 1024  # characters of stdout that are kept of a failed process
 _LAST_MAX = 8192
 _ASKED_MAX = 4096
+_COMM = 15  # bytes of a name that the kernel keeps
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _AT_FDCWD = -100
 _UNLIMITED = 1 << 62
@@ -461,8 +462,11 @@ class Decoder:
 
     def _oom(self, record: records.OomRecord) -> Event:
         bounded = record.memory.limit > 0
+        base = self._base(record.head)
+        # Before 6.10 the kernel tells a victim's number alone.
+        base["comm"] = base["comm"] or os.path.basename(str(base["exe"]))[:_COMM]
         return Oom(
-            **self._base(record.head),  # type: ignore[arg-type]
+            **base,  # type: ignore[arg-type]
             scope="cgroup" if bounded else "system",
             cgroup=cgroup_path(record.memory) if bounded else None,
             limit=record.memory.limit * _PAGE if bounded else None,

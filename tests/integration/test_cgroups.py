@@ -66,7 +66,6 @@ def test_the_level_whose_memory_is_used_up(
     assert event["cgroup"].endswith(f"/probe-{full}")
 
 
-@pytest.mark.core  # before 6.10 the tracepoint names a victim by its number alone
 @pytest.mark.skipif(not UNIFIED, reason="memory.oom.group is of cgroup v2")
 def test_a_group_that_is_killed_as_one(agent: Agent, tmp_path: Path) -> None:
     with Sandbox(Profile(memory=48 * MIB), "probe-test-group") as sandbox:
