@@ -114,6 +114,7 @@ START = {
     "another had failed before": -4.5,
     "gave up": -1.5,
     "did no harm to others": -1.0,
+    "said nothing, by a status of its own": -1.0,
     "did no harm to its twin": -3.0,
     "divided by zero": -4.0,
     "what it was to make was missed": 1.0,

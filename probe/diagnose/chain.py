@@ -179,7 +179,8 @@ class Chain:
         if parent.status == child.status:
             if child.status in after.statuses:
                 return 0.5 * heard
-            return 0.97 if nothing_later else 0.85 * patience
+            common = child.status == 1  # any other number tells whose it is
+            return 0.97 if nothing_later else 0.85 * patience * (heard if common else 1.0)
         if after.failures:
             return 0.35 * heard
         lag = parent.end_ns - child.end_ns

@@ -22,9 +22,18 @@ class Flows:
         said = _all_words(other)
         return (
             self._reads_from(other, maker)
-            or not self.products(maker).isdisjoint(other.wanted_after(maker.end_ns))
+            or not self.products(maker).isdisjoint(self._wants(other, maker.end_ns))
             or any(len(name) >= _NAME_WORTH and words.names(said, name) for name in maker.unmade)
         )
+
+    def _wants(self, process: Process, since_ns: int) -> frozenset[str]:
+        """What it was given since, and what those were given that feed it through a pipe."""
+        wants = process.wanted_after(since_ns)
+        for program in process.programs:
+            feeder = self._tree.feeders.get(program.stdin or "")
+            if feeder is not None:
+                wants |= feeder.wanted_after(since_ns)
+        return wants
 
     def products(self, maker: Process) -> frozenset[str]:
         """The names of what it and those that it writes to make, as their command lines say, and

@@ -43,7 +43,7 @@ def account(story: Story, suspect: Suspect) -> str:
         return f"unheard, {_heard_instead(story, suspect)}"
     said = story.words(event.pid)
     if not said:
-        return "nothing"
+        return _silence(story.process(event))
     spellings = _spellings(suspect)
     error_named = words.mentions(said, spellings)
     thing_named = any(words.names(said, thing) for thing in suspect.mentions)
@@ -70,6 +70,17 @@ def account(story: Story, suspect: Suspect) -> str:
     if story.left_it_to_others(story.process(event)):
         return "only others"
     return "something else" if words.is_specific(said) else "that it failed"
+
+
+def _silence(process: Process) -> str:
+    """What was written for this work alone checks what it likes, and may say so by a status."""
+    if not process.is_scripted:
+        return "nothing"
+    chosen = process.exit is not None and process.exit.code not in _OF_RUNTIMES
+    return "nothing, by a status of its own" if chosen else "nothing, by a program of its own"
+
+
+_OF_RUNTIMES = frozenset({None, 1, 255})  # of an error that nobody caught
 
 
 def _heard_instead(story: Story, suspect: Suspect) -> str:

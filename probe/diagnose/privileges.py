@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from probe.abi import capabilities
@@ -71,15 +72,20 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for event in story.worth_judging(Syscall):
         yield _RULES.get(event.errno, _refused)(story, event)
     for process in story.tree.processes.values():
-        if process.failed and process.weight and _NETLINK in story.own_words(process.pid):
-            yield _netlink(story, process)
+        told = _NETLINK.search(story.own_words(process.pid)) if process.failed else None
+        if told is not None and process.weight:
+            yield _netlink(story, process, told[0])
 
 
 # The answer lies in a message that was received well, so no call fails.
-_NETLINK = "RTNETLINK answers: Operation not permitted"
+_NETLINK = re.compile(
+    r"RTNETLINK answers: Operation not permitted|"
+    r"(fetch rule set generation id|cache initialization failed): "
+    r"(Operation not permitted|Permission denied)"
+)
 
 
-def _netlink(story: Story, process: Process) -> Suspect:
+def _netlink(story: Story, process: Process, told: str) -> Suspect:
     assert process.exit is not None
     return Suspect(
         cause="capability.missing",
@@ -88,7 +94,7 @@ def _netlink(story: Story, process: Process) -> Suspect:
         summary=f"{story.who(process.exit)} may not change the network: the process has no "
         "CAP_NET_ADMIN",
         advice="grant CAP_NET_ADMIN to the sandbox, or set its network up from outside",
-        spellings=(_NETLINK,),
+        spellings=(told,),
     )
 
 

@@ -28,6 +28,7 @@ _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-c
 _NOT_EXECUTABLE = 126
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
 _ASKING = _SHELLS | {"which"}
+_NOT_FOUND_BEFORE = re.compile(r"(?i)(could not|cannot|can't|unable to|failed to) (find|locate)\b")
 _NOT_THERE = re.compile(r"^[\\'\"’`]*(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
 
 
@@ -349,7 +350,11 @@ def _missed(said: str, name: str, programs: set[str]) -> bool:
     ]
     return any(
         words.names(line, part)
-        and (_NOT_THERE.search(line.split(part, 1)[1]) or words.says(line, "ENOENT"))
+        and (
+            _NOT_THERE.search(line.split(part, 1)[1])
+            or _NOT_FOUND_BEFORE.search(line.split(part, 1)[0])
+            or words.says(line, "ENOENT")
+        )
         for part in parts
         for line in said.splitlines()
     )

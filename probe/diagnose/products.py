@@ -15,6 +15,8 @@ _COMMANDS = re.compile(r"[;&|\n(){}]+")
 _LAST_IS_MADE = frozenset({"cp", "mv", "ln", "install", "rsync", "scp", "zip", "clone"})
 _ALL_ARE_MADE = frozenset({"tee", "touch", "mkdir", "mkfifo"})
 _FETCHING = frozenset({"wget", "curl"})
+_MAKERS = _LAST_IS_MADE - {"clone"} | _ALL_ARE_MADE | _FETCHING | {"tar", "git"}
+_PREFIX = 12  # words that another program may have before the one that it starts
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 
 
@@ -41,6 +43,10 @@ def _paths(argv: Sequence[str]) -> Iterator[str]:
         told = _OUTPUT_IN_ONE.fullmatch(word)
         if told:
             yield told[1]
+    for at, word in enumerate(argv[1:_PREFIX], 1):  # nice -n 19 tar czf NAME
+        if os.path.basename(word) in _MAKERS:
+            yield from _paths(argv[at:])
+            return
     plain = [word for word in argv[1:] if not word.startswith("-")]
     verb = plain[0] if program == "git" and plain else program
     if verb in _LAST_IS_MADE and plain:

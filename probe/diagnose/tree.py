@@ -16,6 +16,8 @@ _NEVER = 1 << 63
 _DEPTH = 64
 PIPE = "pipe:"
 _WRITING = re.compile(r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile|write|truncate")
+_RUNTIMES = re.compile(r"(python|node|ruby|perl|php|java|lua|deno|bun|Rscript)[\d.]*$")
+_INSTALLED = ("/usr/", "/bin/", "/sbin/", "/opt/", "/lib")
 _FILE_NAME = re.compile(r"[\w./-]*\w\.[a-z]\w{0,4}\b")  # in a script: it has an extension
 _NO_THING = re.compile(r"\.*|\d{1,3}|null")
 
@@ -69,6 +71,13 @@ class Process:
         if self.exit.signal:
             return 128 + _signal_number(self.exit.signal)
         return self.exit.code
+
+    @property
+    def is_scripted(self) -> bool:
+        """A program of the work's own: a script for a runtime, or one that no image brings."""
+        if not self.programs:
+            return False
+        return bool(_RUNTIMES.match(self.name)) or not self.programs[-1].path.startswith(_INSTALLED)
 
     @property
     def is_init(self) -> bool:
@@ -134,6 +143,7 @@ class Tree:
         self.processes: dict[int, Process] = {}
         self._signals: dict[int, list[Signal]] = {}
         self.readers: dict[str, Process] = {}  # by pipe
+        self.feeders: dict[str, Process] = {}
         for event in events:
             self._take(event)
         self.process(self.root)
@@ -154,6 +164,8 @@ class Tree:
             (process.refused if event.errno else process.programs).append(event)
             if event.stdin and event.stdin.startswith(PIPE):
                 self.readers[event.stdin] = process
+            if event.stdout and event.stdout.startswith(PIPE):
+                self.feeders[event.stdout] = process
         elif isinstance(event, Exit):
             # Two last threads may each take themselves for the last one; the first has the words.
             if process.exit is None or event.last_words:

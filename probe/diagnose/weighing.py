@@ -213,12 +213,13 @@ def _beside(story: Story, suspect: Suspect) -> str | None:
     """Whether another child of the same parent failed, and gave it the status or its words."""
     line = story.tree.ancestors(suspect.event.pid)
     for below, above in itertools.pairwise(line):
-        if below.failed and below.status != above.status:
-            if _gave_status(story, below, above):
+        if below.failed and below.status != above.status and below not in story.dead_services:
+            rivals = _rivals(story, below, above)
+            if any(other.born_ns > below.end_ns for other in rivals):
                 return "another gave the status"
-            if _outlived(story, below, above):
+            if any(other.end_ns > below.born_ns for other in rivals):
                 return "one beside gave the status"
-            if any(other.end_ns <= below.born_ns for other in story.children_like(above.pid)):
+            if rivals:
                 return "an earlier one had the status"
         for other in story.faulty_children(above.pid):
             if other is not below:
@@ -227,25 +228,16 @@ def _beside(story: Story, suspect: Suspect) -> str | None:
     return None
 
 
-def _gave_status(story: Story, below: Process, above: Process) -> bool:
-    """Something that was begun after it, and did more than tell of it."""
-    return any(
-        other.born_ns > below.end_ns
+def _rivals(story: Story, below: Process, above: Process) -> list[Process]:
+    """Those with the status that became the parent's, which did more than tell of a failure and
+    did not fail for the want of what the other one was to make."""
+    return [
+        other
+        for other in story.children_like(above.pid)
+        if other is not below
         and not story.tree.only_reports(other)
         and not story.flows.wanted(below, other)
-        for other in story.children_like(above.pid)
-    )
-
-
-def _outlived(story: Story, below: Process, above: Process) -> bool:
-    """Something that ran beside it ended later, with the status that became the parent's."""
-    return any(
-        other is not below
-        and other.end_ns > below.end_ns
-        and not story.tree.only_reports(other)
-        and not story.flows.wanted(below, other)
-        for other in story.children_like(above.pid)
-    )
+    ]
 
 
 def _log_odds(share: float) -> float:

@@ -47,7 +47,7 @@ _OWN_FAULT = re.compile(
     r"NotADirectory|FileExists)(Error|Exception)\b|unbound variable|syntax error|"
     r"\b(Value|Key|Type|Index|Name|"
     r"Attribute|ZeroDivision|Syntax|Unicode|Arithmetic|Reference|Range)Error\b|EADDRINUSE|"
-    r"[Aa]ddress (already )?in use|NullPointer|IllegalArgument|IllegalState|OutOfBounds|"
+    r"[Aa]ddress (already )?in use|NullPointer|IllegalArgument|OutOfBounds|"
     r"undefined (reference|variable|method)|\bpanic:|"
     r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
     r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|(?i:(does|did) not match)|\bFAILED \(|"
@@ -55,6 +55,8 @@ _OWN_FAULT = re.compile(
     # Compilers, of what they read.
     r"\.\w+:\d+(:\d+)?: error: |\berror\[E\d+\]|\berror TS\d+|"
     r"\bnot equal\b|\S+ != \S+|^--- FAIL: |"
+    # Databases, of a statement.
+    r"\bno such (column|table|function|index)\b|\b[Pp]arse error\b|constraint failed|"
     # What was given to it, or what came out, is not as it must be.
     r"\b[Ee]xpected \d|\bgot \S+,? want|\bArgumentError\b|\binvalid (value|syntax|option|argument|"
     r"format|input|number|literal)|\b[Uu]nknown (sub)?(command|option|argument|key|field)|"

@@ -459,3 +459,30 @@ def test_pipes_in_any_order_have_an_end(pipes: list[str | None]) -> None:
             child(2 * at_ms + 1, at_ms + 1, pid, duration_s=0.001),
         ]
     assert cause([*events, ended(1000, 1000)]) == "workload.failed"
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "expected"),
+    [
+        ("/usr/bin/curl", 7, "net.refused"),
+        ("./check", 7, "workload.failed"),  # a status that it chose
+        ("/usr/bin/python3", 3, "workload.failed"),
+    ],
+)
+def test_who_fails_without_a_word(path: str, code: int, expected: str) -> None:
+    """A tool that is told to be quiet fails for what it met; a check of the work's own may not."""
+    started = Exec(**at(1, 100), path=path, argv=(path, "-s"))
+    assert cause([started, refused(2, 900), ended(3, 1000, code=code)]) == expected
+
+
+def test_a_rival_with_the_status_that_was_handed_on() -> None:
+    """jq's 1 became the shell's, whatever became of the load generator beside it."""
+    events: list[Event] = [
+        program(1, 100, 101, "load -n 30"),
+        program(2, 200, 102, "jq -e .ok health.json"),
+        child(3, 250, 102, code=1, duration_s=0.05),
+        refused(4, 300, 101),
+        child(5, 310, 101, code=123, duration_s=0.21, last_words="load: Connection refused"),
+        ended(6, 400),
+    ]
+    assert cause(events) == "workload.failed"

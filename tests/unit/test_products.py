@@ -33,3 +33,8 @@ def test_products(argv: str, made: set[str]) -> None:
 def test_what_a_shell_redirects() -> None:
     script = "./shape > out/got 2>/dev/null; ls >> list.txt 2>&1"
     assert set(products(["sh", "-c", script])) == {"got", "list.txt"}
+
+
+def test_what_stands_before_the_program_that_makes_it() -> None:
+    assert set(products("nice -n 19 ionice -c 3 tar czf backup.tgz data".split())) == {"backup.tgz"}
+    assert set(products("timeout 20 curl -s -o page.html http://h/".split())) >= {"page.html"}
