@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bisect
 import functools
+import operator
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from probe.diagnose import words
 from probe.diagnose.case import Case
@@ -50,22 +51,19 @@ _JUDGED = 4  # of events that are alike
 _JUDGED_OF_A_KIND = 64
 
 
-def _likeness(event: Event) -> tuple[object, ...]:
+_LIKENESS = ("errno", "syscall", "action", "address", "port", "name", "path", "signal", "code")
+
+
+def _likeness(event: Event) -> tuple[object, object]:
     """What two events have in common that are the same trouble."""
-    return type(event), *(
-        getattr(event, name, None)
-        for name in (
-            "errno",
-            "syscall",
-            "action",
-            "address",
-            "port",
-            "name",
-            "path",
-            "signal",
-            "code",
-        )
-    )
+    kind: type[Any] = type(event)
+    return kind, _common(kind)(event)
+
+
+@functools.cache
+def _common(kind: type[Any]) -> Callable[[Event], object]:
+    fields = [name for name in _LIKENESS if hasattr(kind, name)]
+    return operator.attrgetter(*fields) if fields else lambda event: None
 
 
 def _reads_it_as_a_script(event: Event, later: Exec) -> bool:

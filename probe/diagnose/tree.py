@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable
@@ -111,6 +112,11 @@ class Process:
         return started[-1] if started else None
 
 
+@functools.lru_cache(maxsize=1024)
+def _writes(syscall: str) -> bool:
+    return _WRITING.search(syscall) is not None
+
+
 def _things(programs: Iterable[Exec]) -> frozenset[str]:
     """What their command lines name: files and ports, but no options and small numbers."""
     words: list[str] = []
@@ -171,7 +177,7 @@ class Tree:
             if process.exit is None or event.last_words:
                 process.exit = event
         elif isinstance(event, (File, Seccomp)):
-            if event.errno and event.path and _WRITING.search(event.syscall):
+            if event.errno and event.path and _writes(event.syscall):
                 process.unmade.add(os.path.basename(event.path.rstrip("/")))
         elif isinstance(event, Signal):
             self._signals.setdefault(event.target, []).append(event)
