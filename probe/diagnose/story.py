@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from probe.diagnose import words
 from probe.diagnose.case import Case
@@ -17,7 +17,7 @@ from probe.diagnose.chain import Chain
 from probe.diagnose.crashes import ACCIDENTS
 from probe.diagnose.flows import Flows
 from probe.diagnose.tree import Process, Tree
-from probe.events import Connect, Event, Exec, File, Oom, Seccomp, Syscall
+from probe.events import KINDS, Connect, Event, Exec, File, Oom, Seccomp, Syscall
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,18 @@ _JUDGED_OF_A_KIND = 64
 _LIKENESS = ("errno", "syscall", "action", "address", "port", "name", "path", "signal", "code")
 
 
-def _likeness(event: Event) -> tuple[object, object]:
-    """What two events have in common that are the same trouble."""
-    kind: type[Any] = type(event)
-    return kind, _common(kind)(event)
-
-
-@functools.cache
-def _common(kind: type[Any]) -> Callable[[Event], object]:
+def _common(kind: type[Event]) -> Callable[[Event], object]:
     fields = [name for name in _LIKENESS if hasattr(kind, name)]
     return operator.attrgetter(*fields) if fields else lambda event: None
+
+
+_COMMON = {kind: _common(kind) for kind in KINDS.values()}
+
+
+def _likeness(event: Event) -> tuple[object, object]:
+    """What two events have in common that are the same trouble."""
+    kind = type(event)
+    return kind, _COMMON[kind](event)
 
 
 def _reads_it_as_a_script(event: Event, later: Exec) -> bool:
