@@ -65,7 +65,8 @@ def explain(case: Case) -> Explanation:
     if apart is not None:
         ranked = [apart, *ranked]
     elif not ranked or ranked[0].confidence < CERTAIN_ENOUGH:
-        ranked = [workload.verdict(story), *ranked]
+        rival = ranked[0].confidence if ranked else 0.0
+        ranked = [workload.verdict(story, rival), *ranked]
     return Explanation(
         ranked[0], tuple(ranked[1 : 1 + ALTERNATIVES]), tuple(dismissed[:DISMISSALS])
     )

@@ -11,10 +11,11 @@ from probe.diagnose.tree import Process
 from probe.events import Connect
 
 _DNS_PORT = 53
+_RIVAL = 0.3  # how likely another cause is that a reader should hear of
 
 
-def verdict(story: Story) -> Finding:
-    """The verdict where no sandbox event explains the failure."""
+def verdict(story: Story, rival: float = 0.0) -> Finding:
+    """The verdict where no sandbox event explains the failure; `rival`: how likely one does."""
     shut = _relevant_shut(story)
     lost = story.case.losses.total
     culprit = _deepest_failure(story)
@@ -43,19 +44,25 @@ def verdict(story: Story) -> Finding:
     if culprit.exit is not None and culprit.exit.signal in CRASHES:
         return Finding(
             "workload.crashed",
-            0.93,
+            min(0.93, max(0.5, 1 - rival)),
             f"{culprit.name} (pid {culprit.pid}) crashed with {culprit.exit.signal} "
             "of its own making",
-            "debug the program: nothing in the sandbox stood in its way",
+            f"debug the program: {_in_its_way(rival)}",
             evidence,
         )
     return Finding(
         "workload.failed",
-        _certainty(story, culprit),
-        f"{_how(story, culprit)} by itself: nothing in the sandbox stood in its way",
+        min(_certainty(story, culprit), max(0.5, 1 - rival)),
+        f"{_how(story, culprit)} by itself: {_in_its_way(rival)}",
         "look at the work's own output",
         evidence,
     )
+
+
+def _in_its_way(rival: float) -> str:
+    if rival < _RIVAL:
+        return "nothing in the sandbox stood in its way"
+    return "what it met with in the sandbox it more likely went without"
 
 
 def _why_unseen(story: Story, shut: dict[str, str]) -> list[str]:
