@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import Counter, deque
 
 from probe.diagnose import words
@@ -16,7 +17,8 @@ _IDLE = frozenset({"sleep", "true", "echo", "date", "cat", "rm", "tail", "kill"}
 _ATTEMPTS = 3
 _NEIGHBOURS = 8  # siblings that may have been one pipeline
 _NEGLIGIBLE = 0.02
-_SUFFERS, _MAKERS_LINK = 0.5, 0.9
+SUFFERED = 0.5  # the weight of a process whose failure surely became the span's
+_MAKERS_LINK = 0.9
 _MAKERS = 32  # that are compared with each other
 TIMED_OUT = frozenset({124, 137})  # timeout(1), 137 when it had to kill
 _SETTLED = 20_000_000  # a pipeline's stages are created within so many nanoseconds
@@ -106,14 +108,11 @@ class Chain:
 
     def _weigh_makers(self) -> None:
         """Who failed and was to make what somebody else failed for the want of."""
-        makers = [
-            one for one in self._tree.processes.values() if one.failed and self._flows.products(one)
-        ]
-        sufferers = [
-            one for one in self._tree.processes.values() if one.failed and one.weight >= _SUFFERS
-        ]
-        for maker in makers[:_MAKERS]:
-            for other in sufferers[:_MAKERS]:
+        failed = [one for one in self._tree.processes.values() if one.failed]
+        makers = (one for one in failed if self._flows.products(one))
+        sufferers = [one for one in failed if one.weight >= SUFFERED][:_MAKERS]
+        for maker in itertools.islice(makers, _MAKERS):
+            for other in sufferers:
                 if (
                     other is not maker
                     and other.end_ns > maker.end_ns
@@ -125,7 +124,7 @@ class Chain:
     def _weigh_captured(self) -> None:
         """Who failed in a pipeline whose output, of which nothing came, a shell took for itself."""
         for process in [one for one in self._tree.processes.values() if one.failed][:_MAKERS]:
-            if process.weight >= _SUFFERS or (process.exit and process.exit.last_output):
+            if process.weight >= SUFFERED or (process.exit and process.exit.last_output):
                 continue
             taker = self._taker(process)
             if taker is not None:
@@ -137,7 +136,7 @@ class Chain:
         if asks or not self._flows.is_captured(process):
             return None
         above = self._tree.ancestors(process.pid)[1:]
-        return next((one for one in above if one.is_shell and one.weight >= _SUFFERS), None)
+        return next((one for one in above if one.is_shell and one.weight >= SUFFERED), None)
 
     def _patience(self, taker: Process, process: Process) -> float:
         """The less likely, the more the shell did afterwards."""

@@ -98,7 +98,7 @@ def _missing(
     `programs` could not be started by anybody, `refused` not be opened or made by it.
     """
     ended = process.exit
-    if ended is None or not ended.code or not process.weight or process.name in _REMOVERS:
+    if ended is None or not ended.code or not process.weight or process.removes:
         return None
     if not ended.missing and not story.refused_to_make:
         return None
@@ -140,18 +140,12 @@ def _missing(
     return _told_in_vain(story, ended, telling)
 
 
-_REMOVERS = frozenset({"rm", "rmdir", "unlink", "shred"})
-
-
 def _was_removed(story: Story, ended: Exit, path: str) -> bool:
     """An earlier command of the span took it away, or the folder that it lay in."""
     parts = set(path.split("/"))
     return any(
-        process.name in _REMOVERS
-        and process.status == 0
-        and process.end_ns < ended.time_ns
-        and not parts.isdisjoint(process.things)
-        for process in story.tree.processes.values()
+        process.end_ns < ended.time_ns and not parts.isdisjoint(process.things)
+        for process in story.removers
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
+from probe.diagnose.products import SHELLS
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.events import Exec, Exit, Fork, Seccomp
@@ -26,7 +27,7 @@ _COMM = 15  # bytes that the kernel keeps of a program's name
 _SLACK = 2  # some may have ended between the refusal and the count
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec", "shims", "git-core"})
 _NOT_EXECUTABLE = 126
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"})
+_SHELLS = SHELLS | {"busybox"}
 _ASKING = _SHELLS | {"which"}
 _NOT_FOUND_BEFORE = re.compile(r"(?i)(could not|cannot|can't|unable to|failed to) (find|locate)\b")
 _NOT_THERE = re.compile(r"^[\\'\"’`]*(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
@@ -319,9 +320,9 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
 def _gave_up_upon(ended: Exit, name: str) -> bool:
     """The search was the last thing that failed, and the program's own end followed."""
     said = ended.last_words or ""
-    return os.path.basename(ended.missing[-1:][0] if ended.missing else "") == name and (
-        bool(said.strip()) and not words.own_fault(said)
-    )
+    last = ended.missing[-1] if ended.missing else ""
+    spoke = bool(said.strip()) and not words.own_fault(said)
+    return spoke and os.path.basename(last) == name
 
 
 def _has_failed_children(story: Story, process: Process) -> bool:

@@ -33,7 +33,7 @@ def _paths(argv: Sequence[str]) -> Iterator[str]:
         return
     program = os.path.basename(argv[0])
     for option, value in itertools.pairwise(argv):
-        if option in _OUTPUT or (program == "tar" and _ARCHIVES.fullmatch(option)):
+        if option in _OUTPUT:
             yield value
         if program in SHELLS and option.startswith("-") and option.endswith("c"):
             yield from _REDIRECTED.findall(value)
@@ -43,10 +43,10 @@ def _paths(argv: Sequence[str]) -> Iterator[str]:
         told = _OUTPUT_IN_ONE.fullmatch(word)
         if told:
             yield told[1]
-    for at, word in enumerate(argv[1:_PREFIX], 1):  # nice -n 19 tar czf NAME
-        if os.path.basename(word) in _MAKERS:
-            yield from _paths(argv[at:])
-            return
+    argv = _unwrapped(argv)
+    program = os.path.basename(argv[0])
+    if program == "tar":
+        yield from (name for told, name in itertools.pairwise(argv) if _ARCHIVES.fullmatch(told))
     plain = [word for word in argv[1:] if not word.startswith("-")]
     verb = plain[0] if program == "git" and plain else program
     if verb in _LAST_IS_MADE and plain:
@@ -55,3 +55,14 @@ def _paths(argv: Sequence[str]) -> Iterator[str]:
         yield from plain
     if program in _FETCHING:
         yield from (word for word in plain if "://" in word)
+
+
+def _unwrapped(argv: Sequence[str]) -> Sequence[str]:
+    """Without what stands before the program that makes something: nice -n 19 tar czf NAME."""
+    at = 0
+    for ahead, word in enumerate(argv[1:], 1):
+        if ahead - at >= _PREFIX:
+            break
+        if os.path.basename(word) in _MAKERS:
+            at = ahead
+    return argv[at:]

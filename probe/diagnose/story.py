@@ -13,10 +13,10 @@ from typing import TypeVar, cast
 
 from probe.diagnose import words
 from probe.diagnose.case import Case
-from probe.diagnose.chain import Chain
+from probe.diagnose.chain import SUFFERED, Chain
 from probe.diagnose.crashes import ACCIDENTS
 from probe.diagnose.flows import Flows
-from probe.diagnose.tree import Process, Tree
+from probe.diagnose.tree import MAKING, Process, Tree
 from probe.events import KINDS, Connect, Event, Exec, File, Oom, Seccomp, Syscall
 
 
@@ -44,8 +44,7 @@ _NOBODY_THERE = frozenset({"ECONNREFUSED", "ECONNRESET", "ENOENT"})
 _SERVICE_LINK = 0.95
 _LOOKED_AT = 6  # children at either end
 _WORDS_BELOW = 20  # processes that are heard
-_MAKING = re.compile(r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile")
-_SUFFERED = 0.5
+_MAKING = re.compile(MAKING)
 _FAINT = 0.05  # of a chain: below it the failure went another way
 _JUDGED = 4  # of events that are alike
 _JUDGED_OF_A_KIND = 64
@@ -211,7 +210,7 @@ class Story:
         return (
             process.exit is not None
             and process.exit.signal in ACCIDENTS
-            and process.weight >= _SUFFERED
+            and process.weight >= SUFFERED
             and not any(
                 isinstance(event, (File, Seccomp, Syscall)) for event in self._by_pid[process.pid]
             )
@@ -221,11 +220,16 @@ class Story:
     def sufferers(self) -> list[Process]:
         """The processes whose failure surely became the span's."""
         processes = self.tree.processes.values()
-        return [one for one in processes if one.failed and one.weight >= _SUFFERED]
+        return [one for one in processes if one.failed and one.weight >= SUFFERED]
 
     def met_with(self, pid: int, errno: str) -> bool:
         """Whether the process has an event of its own with this errno."""
         return any(getattr(event, "errno", None) == errno for event in self._by_pid.get(pid, ()))
+
+    @functools.cached_property
+    def removers(self) -> list[Process]:
+        """The processes that took files away."""
+        return [one for one in self.tree.processes.values() if one.removes and one.status == 0]
 
     @functools.cached_property
     def refused_to_make(self) -> list[Seccomp | File]:

@@ -16,7 +16,9 @@ _SECOND = 1_000_000_000
 _NEVER = 1 << 63
 _DEPTH = 64
 PIPE = "pipe:"
-_WRITING = re.compile(r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile|write|truncate")
+MAKING = r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile"  # syscalls
+_WRITING = re.compile(f"{MAKING}|write|truncate")
+_REMOVERS = frozenset({"rm", "rmdir", "unlink", "shred"})
 _RUNTIMES = re.compile(r"(python|node|ruby|perl|php|java|lua|deno|bun|Rscript)[\d.]*$")
 _INSTALLED = ("/usr/", "/bin/", "/sbin/", "/opt/", "/lib")
 _FILE_NAME = re.compile(r"[\w./-]*\w\.[a-z]\w{0,4}\b")  # in a script: it has an extension
@@ -84,6 +86,11 @@ class Process:
     def is_init(self) -> bool:
         """Of a pid namespace inside the probe's."""
         return self.exit is not None and self.exit.inner_pid == 1 != self.pid
+
+    @property
+    def removes(self) -> bool:
+        """It takes files away, and does nothing else."""
+        return self.name in _REMOVERS
 
     @property
     def is_shell(self) -> bool:

@@ -12,6 +12,7 @@ import math
 
 from probe.diagnose import hearing, words
 from probe.diagnose.background import SIGNIFICANT, feature_of
+from probe.diagnose.chain import SUFFERED
 from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
 from probe.diagnose.fallbacks import is_probing, known
 from probe.diagnose.story import Story, Suspect
@@ -25,7 +26,6 @@ MOST = 0.99
 _MS = 1_000_000
 _LEAST_WEIGHT = 0.02
 _DEAF, _DOUBT, _SURE_CHAIN = 0.8, 0.5, 0.6
-_SURELY = 0.5  # a process whose failure became the span's
 
 
 def weigh(grounds: Grounds) -> float:
@@ -171,7 +171,7 @@ def _heir(story: Story, event: Event, process: Process) -> Process | None:
 def _mourner(story: Story, event: Oom, victim: Process) -> Process | None:
     """Who failed over the death of a worker that was not its own child: a browser's page, which
     its zygote forked and got over."""
-    if victim.weight >= _SURELY:
+    if victim.weight >= SUFFERED:
         return None
     return next(
         (
@@ -192,7 +192,7 @@ _OF_SERVERS = frozenset({"EROFS", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EFBIG
 
 
 def _told_of(story: Story, process: Process, errno: str) -> bool:
-    if not (process.failed and process.weight >= _SURELY):
+    if not (process.failed and process.weight >= SUFFERED):
         return False
     said = story.own_words(process.pid)
     return words.says(said, errno) or (errno in _OF_SERVERS and words.could_not_write(said))

@@ -41,10 +41,11 @@ def verdict(story: Story, rival: float = 0.0) -> Finding:
             else "run it again where the probe sees what was hidden from it here",
             evidence,
         )
+    most = max(0.5, 1 - rival)
     if culprit.exit is not None and culprit.exit.signal in CRASHES:
         return Finding(
             "workload.crashed",
-            min(0.93, max(0.5, 1 - rival)),
+            min(0.93, most),
             f"{culprit.name} (pid {culprit.pid}) crashed with {culprit.exit.signal} "
             "of its own making",
             f"debug the program: {_in_its_way(rival)}",
@@ -52,7 +53,7 @@ def verdict(story: Story, rival: float = 0.0) -> Finding:
         )
     return Finding(
         "workload.failed",
-        min(_certainty(story, culprit), max(0.5, 1 - rival)),
+        min(_certainty(story, culprit), most),
         f"{_how(story, culprit)} by itself: {_in_its_way(rival)}",
         "look at the work's own output",
         evidence,
