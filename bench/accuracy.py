@@ -41,11 +41,6 @@ from probe.engine.choice import ENGINES
 from probe.terminal import Terminal
 from tests.scenarios import gallery
 
-FOLDER = Path(gallery.__file__).parent
-GALLERIES = (
-    *("gallery.toml", "adversarial.toml", "workflows.toml", "examined.toml"),
-    *("invented.toml", "third.toml", "fourth.toml", "fifth.toml", "sixth.toml", "containers.toml"),
-)
 JOBS = 2
 PATIENCE_S = 60
 NONE, UNKNOWN, BROKEN = "none", "unknown", "could not be run"
@@ -90,7 +85,7 @@ WAYS = ("probe", "baseline", "floor")
 
 def scenarios(only: str = "") -> list[gallery.Scenario]:
     """Those of both galleries whose name holds `only`."""
-    every = [one for name in GALLERIES for one in gallery.load(FOLDER / name)]
+    every = [one for path in gallery.GALLERIES for one in gallery.load(path)]
     return [one for one in every if only in one.name]
 
 

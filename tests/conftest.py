@@ -199,14 +199,21 @@ def public() -> Iterator[Path]:
         yield folder
 
 
+@contextmanager
+def shared_agent() -> Iterator[Agent]:
+    """One that every user may ask, and that outlives the test that asked for it first."""
+    with public_folder() as folder:
+        started = Agent(folder)
+        STARTED.remove(started.process)
+        yield started
+        started.stop()
+
+
 @pytest.fixture(scope="session")
 def agent() -> Iterator[Agent]:
     """One agent for all tests that want one; each span is its own anyway."""
-    with public_folder() as folder:
-        started = Agent(folder)
-        STARTED.remove(started.process)  # it outlives the test that asked for it first
+    with shared_agent() as started:
         yield started
-        started.stop()
 
 
 def validated(report: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, STARTED, Agent, probe_run, public_folder, validated, wait_for
+from conftest import (
+    BIN,
+    STARTED,
+    Agent,
+    probe_run,
+    public_folder,
+    shared_agent,
+    validated,
+    wait_for,
+)
 from sshd import ROOT, Sshd, quoted, user
 
 from collector.sandbox import Profile, Sandbox
@@ -25,11 +34,8 @@ PYTHON = "/usr/bin/python3"
 
 @pytest.fixture(scope="module")
 def agent_of_all() -> Iterator[Agent]:
-    with public_folder() as folder:
-        started = Agent(folder)
-        STARTED.remove(started.process)
+    with shared_agent() as started:
         yield started
-        started.stop()
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,14 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROBE = Path(sys.executable).parent / "probe"
 TIMEOUT_S = 60
 _NUMBERS = itertools.count()
+# The first one is part of every test run.
+GALLERIES = tuple(
+    Path(__file__).parent / f"{name}.toml"
+    for name in (
+        *("gallery", "adversarial", "workflows", "examined", "invented"),
+        *("third", "fourth", "fifth", "sixth", "containers"),
+    )
+)
 NAMESERVER = ("/usr/bin/python3", str(Path(__file__).parent / "nameserver.py"))
 
 

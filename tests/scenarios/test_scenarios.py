@@ -7,24 +7,13 @@ from pathlib import Path
 
 import pytest
 from conftest import Agent, validated
-from gallery import Scenario, cause, load, watch
+from gallery import GALLERIES, Scenario, cause, load, watch
 
-FOLDER = Path(__file__).parent
-SLOW = (
-    "adversarial",
-    "workflows",
-    "examined",
-    "invented",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "containers",
-)
+SLOW = GALLERIES[1:]
 SCENARIOS = [
-    pytest.param(scenario, id=scenario.name, marks=[pytest.mark.gallery] if name in SLOW else [])
-    for name in ("gallery", *SLOW)
-    for scenario in load(FOLDER / f"{name}.toml")
+    pytest.param(scenario, id=scenario.name, marks=[pytest.mark.gallery] if path in SLOW else [])
+    for path in GALLERIES
+    for scenario in load(path)
 ]
 
 pytestmark = pytest.mark.bpf
