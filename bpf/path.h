@@ -134,10 +134,15 @@ static __always_inline struct file *file_of(struct task_struct *task, int fd)
 #define S_IFIFO 0010000
 #define S_IFREG 0100000
 
+static __always_inline u32 file_type(struct file *file)
+{
+	return file ? BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT : 0;
+}
+
 static __always_inline void stream_of(struct task_struct *task, int fd, struct stream *out)
 {
 	struct file *file = file_of(task, fd);
-	u32 type = file ? BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT : 0;
+	u32 type = file_type(file);
 
 	out->pipe = type == S_IFIFO ? BPF_CORE_READ(file, f_inode, i_ino) : 0;
 	out->file[0] = 0;

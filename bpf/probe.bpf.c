@@ -82,7 +82,7 @@ static __always_inline s64 cut_short(u64 fd, u64 count, s64 ret)
 	if ((u64)ret >= count || count > MAX_RW_COUNT)
 		return 0;
 	file = file_of(task, fd);
-	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFREG)
+	if (file_type(file) != S_IFREG)
 		return 0;
 	return BPF_CORE_READ(file, f_pos) >= task_limit(task, RLIMIT_FSIZE) ? -EFBIG : -ENOSPC;
 }
@@ -104,9 +104,9 @@ static __always_inline int success(u32 nr, s64 ret, u32 serial)
 				    ? cut_short(regs_arg(regs, 0), regs_arg(regs, 2), ret)
 				    : 0;
 
+		on_write(regs, nr == settings.writev_nr, ret);
 		if (error)
 			return other_result(error, nr, serial);
-		on_write(regs, nr == settings.writev_nr, ret);
 	}
 	/* brk(2) has no errno: what it refuses, it leaves as it was. */
 	else if (nr == settings.brk_nr)

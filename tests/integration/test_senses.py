@@ -782,6 +782,16 @@ def test_a_file_that_takes_less_than_it_was_given(limit: str, errno: str, watche
     assert (event["syscall"], event["path"], event["errno"]) == ("write", "/mnt/x", errno)
 
 
+@pytest.mark.core
+def test_words_that_a_full_disk_cut_short_are_heard(watched: Watch) -> None:
+    code = "import os; os.write(2, b'why it failed ' * 20000); raise SystemExit(3)"
+    with Sandbox(Profile(tmpfs={"/mnt": 64 << 10}), "t") as sandbox:
+        script = f'exec {PYTHON} -c "{code}" 2> /mnt/log'
+        ends = watched("exit", *sandbox.command(["bash", "-c", script]))
+    (event,) = [event for event in ends if event["comm"] == "python3"]
+    assert "why it failed" in event["last_words"]
+
+
 def test_a_folder_that_stat_may_not_look_into(watched: Watch, public: Path) -> None:
     (public / "closed").mkdir(mode=0o700)
     code = f"import os; print(os.path.exists({str(public / 'closed' / 'x')!r}))"
