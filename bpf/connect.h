@@ -83,6 +83,42 @@ static __always_inline bool ended_meanwhile(struct sock *sk)
 	       !bpf_map_delete_elem(&pendings, &key);
 }
 
+/* Who began to listen on a port, by network namespace and port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u64);
+	__type(value, u32); /* the process */
+} listeners SEC(".maps");
+
+static __always_inline u64 listener_key(struct sock *sk, u16 port)
+{
+	return (u64)BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) << 16 | port;
+}
+
+/* In listen(2), which chooses a port where bind(2) did not. */
+static __always_inline void begins_to_listen(struct sock *sk)
+{
+	u64 key = listener_key(sk, BPF_CORE_READ(sk, __sk_common.skc_num));
+	u32 pid = task_tgid(current_task());
+
+	bpf_map_update_elem(&listeners, &key, &pid, BPF_ANY);
+}
+
+/* The process that listens where a socket is connected to on this machine; 0: not known. */
+__noinline u32 server_of(u64 socket, u32 port)
+{
+	struct sock *sk = (struct sock *)socket;
+	struct pid *peer = BPF_CORE_READ(sk, sk_peer_pid); /* of AF_UNIX (unix(7), SO_PEERCRED) */
+	u64 key = listener_key(sk, port);
+	u32 *pid;
+
+	if (peer)
+		return pid_in_scope((u64)peer);
+	pid = bpf_map_lookup_elem(&listeners, &key);
+	return pid ? *pid : 0;
+}
+
 /* Sockets that talk to name servers, by process and descriptor. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -109,9 +145,9 @@ static __always_inline void note_name_socket(int fd, struct sockaddr_bytes *peer
 	names_asked = 1;
 }
 
-static __always_inline void emit_connect(struct task_struct *task, struct sockaddr_bytes *peer,
-					 u16 type, u16 stage, s64 ret, u32 serial, u64 path,
-					 u64 path_size)
+static __always_inline void emit_connect(struct task_struct *task, struct sock *sk,
+					 struct sockaddr_bytes *peer, u16 type, u16 stage,
+					 s64 ret, u32 serial, u64 path, u64 path_size)
 {
 	struct connect_record *e;
 
@@ -128,7 +164,7 @@ static __always_inline void emit_connect(struct task_struct *task, struct sockad
 	e->type = type;
 	e->stage = stage;
 	e->abandoned = 0;
-	e->pad = 0;
+	e->server = stage == CONNECT_CALLED && !ret ? server_of((u64)sk, peer->port) : 0;
 	__builtin_memcpy(e->address, peer->address, 16);
 	__builtin_memset(e->path, 0, sizeof(e->path));
 	if (path && path_size <= UNIX_PATH_SIZE) {
@@ -163,7 +199,8 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 		ret = -BPF_CORE_READ(sk, sk_err);
 	}
 	forget_pending(sk);
-	emit_connect(task, &peer, type, CONNECT_CALLED, ret, serial, path, (u32)args[2] - 2);
+	emit_connect(task, sk, &peer, type, CONNECT_CALLED, ret, serial, path,
+		     (u32)args[2] - 2);
 }
 
 static __always_inline void report_bind(struct task_struct *task, u64 args[6], s64 ret, u32 serial)
@@ -180,7 +217,7 @@ static __always_inline void report_bind(struct task_struct *task, u64 args[6], s
 			keep_missing(path);
 	}
 	if (bind_error(settings.file_errnos, ret))
-		emit_connect(task, &local, sk ? BPF_CORE_READ(sk, sk_type) : 0, CONNECT_BOUND, ret,
+		emit_connect(task, sk, &local, sk ? BPF_CORE_READ(sk, sk_type) : 0, CONNECT_BOUND, ret,
 			     serial, path, (u32)args[2] - 2);
 }
 
@@ -206,11 +243,13 @@ static __always_inline void connect_begins(struct sock *sk)
 
 static __always_inline void connect_state(struct sock *sk, int old_state, int new_state)
 {
-	u64 key = (u64)sk;
+	u64 key = as_number(sk);
 	struct pending *pending;
 	struct connect_record *e;
 	int error;
 
+	if (new_state == TCP_LISTEN)
+		begins_to_listen(sk);
 	if (new_state == TCP_SYN_SENT)
 		connect_begins(sk);
 	if (old_state != TCP_SYN_SENT)
@@ -239,7 +278,7 @@ static __always_inline void connect_state(struct sock *sk, int old_state, int ne
 		e->type = SOCK_STREAM;
 		e->stage = CONNECT_PENDING;
 		e->abandoned = new_state == TCP_CLOSE && !error;
-		e->pad = 0;
+		e->server = error ? 0 : server_of(key, pending->peer.port);
 		__builtin_memcpy(e->address, pending->peer.address, 16);
 		__builtin_memset(e->path, 0, sizeof(e->path));
 		bpf_ringbuf_submit(e, wake(false));

@@ -216,7 +216,7 @@ struct connect_record {
 	__u16 type; /* SOCK_STREAM ... */
 	__u16 stage; /* enum connect_stage */
 	__u32 abandoned; /* 1: closed by its owner before an answer came */
-	__u32 pad;
+	__u32 server; /* who listens there, where it is known */
 	__u8 address[16];
 	char path[UNIX_PATH_SIZE];
 };

@@ -361,12 +361,22 @@ struct in6_addr {
 	} in6_u;
 };
 
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be16 skc_dport;
 	unsigned short skc_family;
 	unsigned char skc_state;
+	u16 skc_num;
 	struct in6_addr skc_v6_daddr;
+	possible_net_t skc_net;
 };
 
 struct sock {
@@ -374,6 +384,7 @@ struct sock {
 	int sk_err;
 	int sk_err_soft;
 	u16 sk_type;
+	struct pid *sk_peer_pid;
 };
 
 struct socket {

@@ -27,6 +27,7 @@
 
 #define SYS_SECCOMP 1
 #define SI_TIMER -2
+#define BUS_ADRERR 2
 #define SI_SIGIO -5
 
 #define RLIMIT_CPU 0
@@ -42,6 +43,7 @@
 #define SOCK_STREAM 1
 
 #define TCP_SYN_SENT 2
+#define TCP_LISTEN 10
 #define TCP_CLOSE 7
 
 #define EPERM 1

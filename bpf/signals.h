@@ -111,7 +111,7 @@ static __always_inline void report_signal(int signal, struct kernel_siginfo *inf
 	 * bpf_find_vma can answer one program on a CPU at a time (it lets go of the address space
 	 * by an irq_work): where several probes watch, the one whose span it is asks.
 	 */
-	if (with_mapping && signal == SIGBUS && e->address && span != NOBODYS_SPAN)
+	if (with_mapping && signal == SIGBUS && code == BUS_ADRERR && span != NOBODYS_SPAN)
 		find_mapping(e);
 	/* What is full behind a SIGBUS may be empty again in a moment. */
 	bpf_ringbuf_submit(e, wake(signal == SIGBUS));

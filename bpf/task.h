@@ -237,16 +237,21 @@ static __always_inline u64 span_of(struct task_struct *task)
 	return settings.everyone ? NOBODYS_SPAN : 0;
 }
 
-/* What a function takes that is verified by itself. */
-static __always_inline u64 as_number(struct task_struct *task)
+/* What a function takes that is verified by itself: no pointer that the verifier trusts. */
+static __always_inline u64 as_number(const void *pointer)
 {
-#ifdef LEGACY
-	return (u64)task; /* describe() is none there, and the stack has no room */
-#else
 	u64 number = 0;
 
-	bpf_probe_read_kernel(&number, sizeof(number), &task);
+	bpf_probe_read_kernel(&number, sizeof(number), &pointer);
 	return number;
+}
+
+static __always_inline u64 described(struct task_struct *task)
+{
+#ifdef LEGACY
+	return (u64)task; /* describe() is no function there, and the stack has no room */
+#else
+	return as_number(task);
 #endif
 }
 
@@ -287,7 +292,7 @@ static __always_inline bool identify(struct record *head, u32 kind, struct task_
 	struct task_state *state = task_state(task);
 	u64 span = span_of(task);
 
-	if (!span || !describe(head, as_number(task)))
+	if (!span || !describe(head, described(task)))
 		return false;
 	head->kind = kind;
 	head->span = span;

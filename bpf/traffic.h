@@ -132,7 +132,8 @@ static __always_inline bool report_transfer_error(struct task_struct *task, stru
 		read_peer(&peer, address);
 	else
 		peer_of(sk, &peer);
-	emit_connect(task, &peer, BPF_CORE_READ(sk, sk_type), CONNECT_IN_USE, ret, serial, 0, 0);
+	emit_connect(task, sk, &peer, BPF_CORE_READ(sk, sk_type), CONNECT_IN_USE, ret, serial, 0,
+		     0);
 	return true;
 }
 

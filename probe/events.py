@@ -172,6 +172,11 @@ class Exit(Event):
         return self.code != 0
 
 
+def is_local(family: str, address: str) -> bool:
+    """Whether the address is one of the sandbox itself."""
+    return family == "unix" or address.startswith("127.") or address == "::1"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect(Event):
     """An attempt to reach a peer; `errno` none when it was reached."""
@@ -187,6 +192,7 @@ class Connect(Event):
     abandoned: bool | None = None  # closed by its owner before an answer came
     duration_s: float | None = None
     route: str | None = None  # what the routing table says of the address
+    server: int | None = None  # the process that listens there, in the same sandbox
 
     @property
     def is_failure(self) -> bool:
@@ -195,7 +201,7 @@ class Connect(Event):
     @property
     def is_local(self) -> bool:
         """Whether the peer is in the sandbox itself."""
-        return self.family == "unix" or self.address.startswith("127.") or self.address == "::1"
+        return is_local(self.family, self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

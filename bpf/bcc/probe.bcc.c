@@ -473,7 +473,7 @@ static void fill_peer(struct connect_record *e, struct sockaddr_bytes *peer)
 	e->family = peer->family;
 	e->port = peer->port;
 	e->abandoned = 0;
-	e->pad = 0;
+	e->server = 0;
 	__builtin_memcpy(e->address, peer->address, 16);
 	__builtin_memset(e->path, 0, sizeof(e->path));
 }

@@ -20,10 +20,11 @@ from probe.diagnose import (
     seccomp,
     workload,
 )
+from probe.diagnose.carriers import carrier
 from probe.diagnose.case import Case, Dismissal, Explanation, Finding
 from probe.diagnose.story import Story, Suspect
-from probe.diagnose.weighing import at_most, carrier, ceiling, confidence, grounds, weigh
-from probe.events import Connect, Dns
+from probe.diagnose.weighing import at_most, ceiling, confidence, grounds, weigh
+from probe.events import Connect, Dns, Event, Syscall
 
 Rule = Callable[[Story], Iterator[Suspect | Dismissal]]
 
@@ -39,7 +40,7 @@ RULES: tuple[Rule, ...] = (
     sandbox.suspects,
     inferred.suspects,
 )
-CERTAIN_ENOUGH = 0.55  # below it, a finding is an alternative to the work's own fault
+CERTAIN_ENOUGH = 0.62  # below it, a finding is an alternative to the work's own fault
 ALTERNATIVES = 4
 DISMISSALS = 50
 
@@ -93,8 +94,10 @@ def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
     for at, one in enumerate(ranked[1:], 1):
         first = ranked[0].suspect
         if (
-            one.finding.confidence >= CERTAIN_ENOUGH and _follows(first, one.suspect)
-        ) or _was_to_be_made(story, first, one):
+            (one.finding.confidence >= CERTAIN_ENOUGH and _follows(first, one.suspect))
+            or _was_to_be_made(story, first, one)
+            or _was_to_serve(first.event, one.suspect.event)
+        ):
             sure = max(found[0].confidence, one.finding.confidence)
             found.insert(0, dataclasses.replace(found.pop(at), confidence=sure))
             break
@@ -118,6 +121,17 @@ def _follows(suspect: Suspect, reason: Suspect) -> bool:
         and not isinstance(reason.event, (Connect, Dns))
         and reason.event.pid != suspect.event.pid
         and reason.event.time_ns < suspect.event.time_ns + slack_ns
+    )
+
+
+def _was_to_serve(event: Event, reason: Event) -> bool:
+    """Whether it was at this address that a server could not be had."""
+    return (
+        isinstance(event, Connect)
+        and isinstance(reason, Syscall)
+        and reason.syscall == "bind"
+        and reason.port == event.port
+        and event.address in (reason.detail or "")
     )
 
 

@@ -114,7 +114,9 @@ def _missing(
         read = ended.code != _NOT_FOUND and words.names(said, path)  # `. DIR/bin/activate`
         if "://" in path:
             continue  # an address that was tried as a path first
-        if len(name) <= 2 or (not read and (name in programs or is_program_path(path))):
+        if len(name) <= 2 and not _is_told(path, telling):
+            continue  # such a name stands in any sentence
+        if not read and (name in programs or is_program_path(path)):
             continue  # the lookup of a program, which the exec family explains
         if name in refused or _is_a_guess(said, path):
             continue  # it could not be made, which says more; or was not meant
@@ -138,6 +140,11 @@ def _missing(
                 spellings=(*words.errno_spellings("ENOENT"), *words.CANNOT) if named else (),
             )
     return _told_in_vain(story, ended, telling)
+
+
+def _is_told(path: str, telling: list[str]) -> bool:
+    """Whether the whole of it is named where something is said not to be there."""
+    return os.path.isabs(path) and any(words.names(line, path) for line in telling)
 
 
 def _was_removed(story: Story, ended: Exit, path: str) -> bool:

@@ -6,6 +6,7 @@ import re
 
 from probe.causes import CAUSES
 from probe.diagnose import words
+from probe.diagnose.carriers import bearer
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 
@@ -38,12 +39,12 @@ _OF_CALLS = (
 
 def account(story: Story, suspect: Suspect) -> str:
     """What the error output says of it."""
-    event = suspect.event
-    if _is_silenced(story, story.process(event)):
-        return f"unheard, {_heard_instead(story, suspect)}"
-    said = story.words(event.pid)
+    voice = bearer(story, suspect)
+    if _is_silenced(story, voice):
+        return f"unheard, {_heard_instead(story, suspect, voice)}"
+    said = story.words(voice.pid)
     if not said:
-        return _silence(story.process(event))
+        return _silence(voice)
     spellings = _spellings(suspect)
     error_named = words.mentions(said, spellings)
     thing_named = any(words.names(said, thing) for thing in suspect.mentions)
@@ -55,8 +56,7 @@ def account(story: Story, suspect: Suspect) -> str:
         return "another fault later"
     if error_named and words.warned_at_last(said, spellings):
         return "a warning at last"
-    exit_event = story.process(event).exit
-    own = words.told(exit_event.last_words or "") if exit_event else ""
+    own = words.told(voice.exit.last_words or "") if voice.exit else ""
     if error_named and words.thrown_after(own, spellings):
         return "another fault later"
     if error_named:
@@ -67,7 +67,7 @@ def account(story: Story, suspect: Suspect) -> str:
         return "thing"
     if words.mentions(said, (*suspect.domain, *_field(suspect))):
         return "field"
-    if story.left_it_to_others(story.process(event)):
+    if story.left_it_to_others(voice):
         return "only others"
     return "something else" if words.is_specific(said) else "that it failed"
 
@@ -83,12 +83,12 @@ def _silence(process: Process) -> str:
 _OF_RUNTIMES = frozenset({None, 1, 255})  # of an error that nobody caught
 
 
-def _heard_instead(story: Story, suspect: Suspect) -> str:
+def _heard_instead(story: Story, suspect: Suspect, voice: Process) -> str:
     """What those above say where its own words went to /dev/null."""
-    own = words.told(story.own_words(suspect.event.pid))
+    own = words.told(story.own_words(voice.pid))
     if words.own_fault(own) and not _is_told_of(suspect, own):
         return _fault(own)  # what nobody heard is true all the same
-    said = story.words_above(suspect.event.pid)
+    said = story.words_above(voice.pid)
     if not said:
         return "nothing"
     if words.own_fault(said):
@@ -119,7 +119,7 @@ def heard_above(story: Story, suspect: Suspect) -> str:
 def above_spoke(story: Story, suspect: Suspect) -> bool:
     """Whether a process above ends with words of its own, about something else."""
     spelled = (*_spellings(suspect), *_field(suspect))
-    for above in story.tree.ancestors(suspect.event.pid)[1:]:
+    for above in story.tree.ancestors(bearer(story, suspect).pid)[1:]:
         own = words.told((above.exit.last_words or "") if above.exit else "").strip()
         if not own:
             continue
@@ -133,13 +133,13 @@ def above_spoke(story: Story, suspect: Suspect) -> bool:
 
 def was_thrown(story: Story, suspect: Suspect) -> bool:
     """The process died of an exception that names it."""
-    own = words.told(story.own_words(suspect.event.pid))
+    own = words.told(story.own_words(bearer(story, suspect).pid))
     return words.is_thrown(own) and _is_told_of(suspect, words.last_line(own))
 
 
 def was_ignored(story: Story, suspect: Suspect) -> bool:
     """Those above say that it does not matter: make's (ignored)."""
-    above = story.tree.ancestors(suspect.event.pid)[1:]
+    above = story.tree.ancestors(bearer(story, suspect).pid)[1:]
     return any(words.ignored(process.exit.last_words or "") for process in above if process.exit)
 
 

@@ -18,7 +18,7 @@ def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     for victim in story.worth_judging(Oom):
         yield _oom(story, victim)
     for sent in story.worth_judging(Signal):
-        if sent.signal == "SIGBUS" and sent.detail:
+        if sent.signal == "SIGBUS" and (sent.detail or sent.mapping):
             suspect = _no_page(story, sent)
             if suspect is not None:
                 yield suspect
@@ -31,11 +31,13 @@ def _no_page(story: Story, event: Signal) -> Suspect | None:
         return None
     shared = event.mapping is None or event.mapping.startswith("/dev/shm/")
     where = f" touching {event.mapping}" if event.mapping else ""
+    # What was full may have room again before it is looked at.
+    reason = event.detail or "no page of the file could be had there"
     return Suspect(
         cause="memory.shm_full" if shared else "fs.no_space",
         event=target.exit,
         prior=0.93,
-        summary=f"{story.who(target.exit)} was ended by SIGBUS{where}: {event.detail}",
+        summary=f"{story.who(target.exit)} was ended by SIGBUS{where}: {reason}",
         advice="make shared memory larger: --shm-size, or a tmpfs on /dev/shm with more size"
         if shared
         else "make the file system larger, or clean it up",

@@ -145,7 +145,13 @@ def _unsupported(story: Story, event: Syscall) -> Suspect:
     return _suspect(story, event, "syscall.unsupported", prior, what, advice)
 
 
-def _no_memory(story: Story, event: Syscall) -> Suspect:
+# Of these ENOMEM says that nothing is mapped at the address: mincore(2), msync(2), madvise(2).
+_OF_MAPPINGS = frozenset({"mincore", "msync", "madvise", "munlock"})
+
+
+def _no_memory(story: Story, event: Syscall) -> Suspect | Dismissal:
+    if event.syscall in _OF_MAPPINGS:
+        return Dismissal(event.id, "it asks for no memory: nothing is mapped at the address")
     asked = event.args[1] if event.syscall == "mmap" and len(event.args) > 1 else 0
     what = f"no memory was granted for {size(asked)}" if asked else "no memory was granted"
     advice = "raise the overcommit limit (vm.overcommit_memory) of the sandbox, or its memory"
@@ -157,8 +163,8 @@ def _no_memory(story: Story, event: Syscall) -> Suspect:
         enough = size(max(event.limit, ((event.usage or 0) + asked) * 5 // 4))
         advice = f"raise ulimit -v (RLIMIT_AS) above {enough}, or use less at once"
     prior = 0.85
-    if event.syscall == "brk":
-        # What brk refuses, malloc(3) asks of mmap. Without a limit the heap has met a mapping.
+    if event.syscall in ("brk", "mremap"):
+        # What these refuse is asked of mmap then. Without a limit there was a mapping in the way.
         prior = 0.2 if event.limit is not None else 0.01
     return _suspect(story, event, "memory.limit", prior, what, advice)
 

@@ -30,6 +30,7 @@ _NOT_EXECUTABLE = 126
 _SHELLS = SHELLS | {"busybox"}
 _ASKING = _SHELLS | {"which"}
 _NOT_FOUND_BEFORE = re.compile(r"(?i)(could not|cannot|can't|unable to|failed to) (find|locate)\b")
+_NAME_BELOW = re.compile(r":\s*\n\s*(?=\S+$)", re.MULTILINE)  # as CMake sets names apart
 _NOT_THERE = re.compile(r"^[\\'\"’`]*(: |,| ).*?(not found|[Nn]o such file|is not a|not installed)")
 
 
@@ -357,7 +358,7 @@ def _missed(said: str, name: str, programs: set[str]) -> bool:
             or words.says(line, "ENOENT")
         )
         for part in parts
-        for line in said.splitlines()
+        for line in _NAME_BELOW.sub(": ", said).splitlines()
     )
 
 

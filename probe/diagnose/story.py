@@ -16,6 +16,7 @@ from probe.diagnose.case import Case
 from probe.diagnose.chain import SUFFERED, Chain
 from probe.diagnose.crashes import ACCIDENTS
 from probe.diagnose.flows import Flows
+from probe.diagnose.services import Services
 from probe.diagnose.tree import MAKING, Process, Tree
 from probe.events import KINDS, Connect, Event, Exec, File, Oom, Seccomp, Syscall
 
@@ -91,6 +92,7 @@ class Story:
         for event in case.events:
             self._by_kind.setdefault(type(event), []).append(event)
             self._by_pid.setdefault(event.pid, []).append(event)
+        self.services = Services(self.tree, self.all(Connect))
         self._faulty: dict[int, list[Process]] = {}
         self._alike: dict[int, list[Process]] = {}
         self.dead_services: list[Process] = []  # by accident or for want of memory

@@ -10,15 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 
-from probe.diagnose import hearing, words
+from probe.diagnose import hearing
 from probe.diagnose.background import SIGNIFICANT, feature_of
-from probe.diagnose.chain import SUFFERED
+from probe.diagnose.carriers import bearer, carrier
 from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
 from probe.diagnose.fallbacks import is_probing, known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.diagnose.weights import WEIGHTS
-from probe.events import Event, File, Oom, Seccomp
+from probe.events import Event, Seccomp
 
 Grounds = dict[str, float]
 
@@ -54,22 +54,25 @@ def confidence(score: float) -> float:
 
 def grounds(story: Story, suspect: Suspect) -> Grounds:
     """What speaks for and against it. The names are keys of WEIGHTS."""
-    process = story.process(suspect.event)
-    carried_by = carrier(story, suspect)
+    process = bearer(story, suspect)
+    served = process.pid != suspect.event.pid
+    carried_by = None if served else carrier(story, suspect)
     weight = carried_by.weight if carried_by is not None else process.weight
     found: Grounds = {
         "always": 1.0,
         "prior": _log_odds(suspect.prior),
         "chain": math.log(max(_LEAST_WEIGHT, weight)),
     }
+    if served:
+        found["met while it served"] = 1.0
     if carried_by is not None:
         found["carried up"] = 1.0
     found[_handed_on(story, process)] = 1.0
-    if any(one.missed for one in story.tree.ancestors(suspect.event.pid)):
+    if any(one.missed for one in story.tree.ancestors(process.pid)):
         found["what it was to make was missed"] = 1.0
     if hearing.above_spoke(story, suspect):
         found["above spoke of something else"] = 1.0
-    beside = _beside(story, suspect)
+    beside = _beside(story, process)
     if beside is not None:
         found[beside] = 1.0
     found.update(_elsewhere(story, suspect))
@@ -96,7 +99,7 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     found[f"said {hearing.account(story, suspect)}"] = 1.0
     if hearing.was_thrown(story, suspect):
         found["was thrown"] = 1.0
-    found[f"ended {_lag(story, suspect)}"] = 1.0
+    found[f"ended {_lag(story, suspect.event, process)}"] = 1.0
     turn = _turn(story, suspect, process)
     if turn is not None:
         found[turn] = 1.0
@@ -122,80 +125,7 @@ def _went_on_to_another(story: Story, event: Seccomp) -> bool:
     )
 
 
-def carrier(story: Story, suspect: Suspect) -> Process | None:
-    """Who failed over it in place of the process that met it, lived on, and handed it over.
-
-    A worker tells the process that forked it; a server, of its files, the client that it serves.
-    """
-    process = story.process(suspect.event)
-    if isinstance(suspect.event, Oom):
-        return _mourner(story, suspect.event, process)
-    errno = getattr(suspect.event, "errno", None)
-    if process.failed or errno is None:
-        return None
-    above = story.tree.processes.get(process.parent)
-    if above is not None and not process.programs and _told_of(story, above, errno):
-        return above
-    heir = _heir(story, suspect.event, process)
-    if heir is not None:
-        return heir
-    if not isinstance(suspect.event, File) or errno not in _OF_SERVERS:
-        return None
-    return next(
-        (
-            other
-            for other in story.sufferers
-            if other.born_ns <= suspect.event.time_ns <= other.end_ns
-            and _told_of(story, other, errno)
-            and not story.met_with(other.pid, errno)
-        ),
-        None,
-    )
-
-
-def _heir(story: Story, event: Event, process: Process) -> Process | None:
-    """Who failed later over what a process was kept from making and took no notice of."""
-    if not process.unmade or not isinstance(event, (File, Seccomp)) or process.status != 0:
-        return None
-    return next(
-        (
-            other
-            for other in story.sufferers
-            if other.born_ns >= process.end_ns
-            and not process.things.isdisjoint(other.wanted_after(process.end_ns))
-        ),
-        None,
-    )
-
-
-def _mourner(story: Story, event: Oom, victim: Process) -> Process | None:
-    """Who failed over the death of a worker that was not its own child: a browser's page, which
-    its zygote forked and got over."""
-    if victim.weight >= SUFFERED:
-        return None
-    return next(
-        (
-            other
-            for other in story.sufferers
-            if other.born_ns <= event.time_ns <= other.end_ns
-            and words.tells_of_a_death(story.own_words(other.pid))
-        ),
-        None,
-    )
-
-
 _REMOVING = frozenset({"unlink", "unlinkat", "rmdir"})
-
-
-# What everybody meets with, and gets over, is not among them.
-_OF_SERVERS = frozenset({"EROFS", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EFBIG"})
-
-
-def _told_of(story: Story, process: Process, errno: str) -> bool:
-    if not (process.failed and process.weight >= SUFFERED):
-        return False
-    said = story.own_words(process.pid)
-    return words.says(said, errno) or (errno in _OF_SERVERS and words.could_not_write(said))
 
 
 def _elsewhere(story: Story, suspect: Suspect) -> Grounds:
@@ -209,9 +139,9 @@ def _elsewhere(story: Story, suspect: Suspect) -> Grounds:
     return {"failing tests alone show it": 1.0} if run.chance(feature) < SIGNIFICANT else {}
 
 
-def _beside(story: Story, suspect: Suspect) -> str | None:
+def _beside(story: Story, process: Process) -> str | None:
     """Whether another child of the same parent failed, and gave it the status or its words."""
-    line = story.tree.ancestors(suspect.event.pid)
+    line = story.tree.ancestors(process.pid)
     for below, above in itertools.pairwise(line):
         if below.failed and below.status != above.status and below not in story.dead_services:
             rivals = _rivals(story, below, above)
@@ -255,9 +185,9 @@ def _handed_on(story: Story, process: Process) -> str:
     return "its status was handed on" if process.status == root.status else "another status"
 
 
-def _lag(story: Story, suspect: Suspect) -> str:
+def _lag(story: Story, event: Event, process: Process) -> str:
     """How long after it the process ended."""
-    lag_ms = (story.tree.end_ns(suspect.event.pid) - suspect.event.time_ns) / _MS
+    lag_ms = (story.tree.end_ns(process.pid) - event.time_ns) / _MS
     for limit_ms, name in ((100, "at once"), (500, "soon"), (2000, "later"), (10_000, "late")):
         if lag_ms < limit_ms:
             return name

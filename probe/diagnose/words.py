@@ -159,7 +159,9 @@ def statuses(words: str) -> frozenset[int]:
     return frozenset(int(number) for groups in found for number in groups if number)
 
 
-_OF_STATUS = re.compile(r"(?i)return_?code|exit_?code|exit status|\bstatus\b|\bsignal\b")
+_OF_STATUS = re.compile(
+    r"(?i)return_?code|exit_?code|exit status|\bstatus\b|\bsignal\b|\bassert -\d"
+)
 
 
 def tells_status(words: str, status: int) -> bool:

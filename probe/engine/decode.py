@@ -29,6 +29,7 @@ from probe.events import (
     Seccomp,
     Signal,
     Syscall,
+    is_local,
 )
 
 HOLD_S = 1.0  # how long a denial waits to learn what its thread did next
@@ -372,16 +373,20 @@ class Decoder:
         family = abi.FAMILIES.get(record.family, f"family_{record.family}")
         address, port = self._peer(record)
         pending = record.stage == records.CONNECT_PENDING
+        protocol = abi.SOCKET_TYPES.get(record.type, f"type_{record.type}")
+        # Listeners are known by their ports, which elsewhere are those of others.
+        served = is_local(family, address) and (family == "unix" or protocol == "stream")
         return Connect(
             **self._base(record.head),  # type: ignore[arg-type]
             family=family,
             address=address,
             port=port,
-            protocol=abi.SOCKET_TYPES.get(record.type, f"type_{record.type}"),
+            protocol=protocol,
             errno=abi.errno_name(record.error) if record.error else None,
             abandoned=True if record.abandoned else None,
             duration_s=record.duration_ns / 1e9 if pending else None,
             in_use=True if record.stage == records.CONNECT_IN_USE else None,
+            server=record.server if served and record.server else None,
         )
 
     def _bind(self, record: records.ConnectRecord) -> Event:

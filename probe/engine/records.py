@@ -190,7 +190,7 @@ class ConnectRecord(ctypes.Structure):
         ("type", c_uint16),
         ("stage", c_uint16),
         ("abandoned", c_uint32),
-        ("pad", c_uint32),
+        ("server", c_uint32),
         ("address", c_uint8 * 16),
         ("path", c_char * UNIX_PATH_SIZE),
     ]

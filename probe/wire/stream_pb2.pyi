@@ -357,7 +357,7 @@ class Exit(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[str] = ..., core: _Optional[bool] = ..., duration_s: _Optional[float] = ..., reaper: _Optional[int] = ..., silenced: _Optional[bool] = ..., last_words: _Optional[str] = ..., last_output: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ..., gone: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Connect(_message.Message):
-    __slots__ = ("family", "address", "port", "protocol", "errno", "in_use", "abandoned", "duration_s", "route")
+    __slots__ = ("family", "address", "port", "protocol", "errno", "in_use", "abandoned", "duration_s", "route", "server")
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -367,6 +367,7 @@ class Connect(_message.Message):
     ABANDONED_FIELD_NUMBER: _ClassVar[int]
     DURATION_S_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
     family: str
     address: str
     port: int
@@ -376,7 +377,8 @@ class Connect(_message.Message):
     abandoned: bool
     duration_s: float
     route: str
-    def __init__(self, family: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[str] = ..., errno: _Optional[str] = ..., in_use: _Optional[bool] = ..., abandoned: _Optional[bool] = ..., duration_s: _Optional[float] = ..., route: _Optional[str] = ...) -> None: ...
+    server: int
+    def __init__(self, family: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[str] = ..., errno: _Optional[str] = ..., in_use: _Optional[bool] = ..., abandoned: _Optional[bool] = ..., duration_s: _Optional[float] = ..., route: _Optional[str] = ..., server: _Optional[int] = ...) -> None: ...
 
 class Dns(_message.Message):
     __slots__ = ("name", "query", "resolver", "rcode", "duration_s")

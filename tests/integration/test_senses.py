@@ -598,6 +598,45 @@ def test_connections_refused_and_made(
     assert "errno" not in made and refused["errno"] == "ECONNREFUSED"
 
 
+SERVED = """
+import os, select, socket, sys
+family, blocking = getattr(socket, sys.argv[1]), sys.argv[2] == "blocking"
+told, tell = os.pipe()
+server = os.fork()
+if server == 0:
+    listener = socket.socket(family)
+    listener.bind(eval(sys.argv[3]))
+    listener.listen()
+    os.write(tell, repr(listener.getsockname()).encode())
+    listener.accept()[0].recv(1)
+    os._exit(0)
+address = eval(os.read(told, 999))
+client = socket.socket(family)
+client.setblocking(blocking)
+client.connect_ex(address)
+select.select([], [client], [])
+print(server, file=open(sys.argv[4], "w"))
+client.close()
+"""
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("mode", ["blocking", "nonblocking"])
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX"])
+def test_who_serves_a_connection(family: str, mode: str, watched: Watch, tmp_path: Path) -> None:
+    """Also where listen(2) chose the port, and in a network of the sandbox's own."""
+    addresses = {
+        "AF_INET": ("127.0.0.1", 0),
+        "AF_INET6": ("::1", 0),
+        "AF_UNIX": str(tmp_path / "s"),
+    }
+    server = tmp_path / "server"
+    work = [PYTHON, "-c", SERVED, family, mode, repr(addresses[family]), str(server)]
+    made = watched("connect", *work)[-1]
+    assert made["server"] == int(server.read_text())
+    assert "errno" not in made
+
+
 def test_a_connection_that_is_given_up(watched: Watch) -> None:
     chain = "chain o {\n type filter hook output priority 0;\n tcp dport 81 drop\n}"
     rules = f"table inet t {{\n {chain}\n}}\n"

@@ -13,7 +13,17 @@ from probe.causes import CAUSES
 from probe.coverage import SENSES, Coverage, Losses
 from probe.diagnose import SandboxState, explain, make_case, words
 from probe.diagnose.hearing import DEATHS
-from probe.events import UNKNOWN_CALL, Connect, Event, Exec, Exit, Oom, Seccomp, Syscall
+from probe.events import (
+    UNKNOWN_CALL,
+    Connect,
+    Event,
+    Exec,
+    Exit,
+    Oom,
+    Seccomp,
+    Signal,
+    Syscall,
+)
 from probe.span import Span
 
 FULL = Coverage("core", dict.fromkeys(SENSES, "full"))
@@ -486,3 +496,45 @@ def test_a_rival_with_the_status_that_was_handed_on() -> None:
         ended(6, 400),
     ]
     assert cause(events) == "workload.failed"
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [(MIB, "memory.shm_full"), (4 * MIB - 1, "memory.shm_full"), (4 * MIB, "workload.crashed")],
+)
+def test_a_page_inside_the_file_that_cannot_be_had_says_that_its_disk_was_full(
+    offset: int, expected: str
+) -> None:
+    """Whatever a look at it says later, when the file is gone (mmap(2), SIGBUS)."""
+    bus = Signal(
+        **at(1, 990),
+        signal="SIGBUS",
+        target=ROOT,
+        sender="kernel",
+        mapping="/dev/shm/frames",
+        offset=offset,
+        file_size=4 * MIB,
+    )
+    assert cause([bus, ended(2, 1000, code=None, signal="SIGBUS")]) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "limit", "expected"),
+    [
+        ("mincore", None, "workload.failed"),
+        ("madvise", None, "workload.failed"),
+        ("mremap", None, "workload.failed"),
+        ("mmap", None, "memory.limit"),
+        ("mmap", 64 * MIB, "memory.limit"),
+    ],
+)
+def test_not_every_enomem_is_a_want_of_memory(call: str, limit: int | None, expected: str) -> None:
+    """mincore(2): nothing is mapped there. mremap(2): a mapping is in the way."""
+    refusal = Syscall(**at(1, 990), syscall=call, errno="ENOMEM", limit=limit)
+    assert cause([refusal, ended(2, 1000)]) == expected
+
+
+def test_a_name_that_is_set_apart_is_that_of_the_missing_program() -> None:
+    said = "CMake Error:\n  Could not find compiler set in environment variable CC:\n\n  icx.\n"
+    looked = ("/usr/local/bin/icx", "/usr/bin/icx", "/tmp/build/CMakeFiles/CMakeError.log")
+    assert cause([ended(1, 1000, last_words=said, missing=looked)]) == "exec.not_found"
