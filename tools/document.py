@@ -212,7 +212,8 @@ def _seen() -> list[str]:
         "observed; any other failure is `unknown`. Spans that `PROBE_TEST` begins (spans.md) are",
         "core's alone, and so are writes to a file that took less than they were given, and who",
         "listens where a connection inside the sandbox was made. What a program reads from and",
-        "writes to, bcc tells of those that live long enough to be looked at, and portable of none.",
+        "writes to, bcc tells of those that live long enough to be looked at, and portable of",
+        "none.",
         "",
     ]
     lines += [
