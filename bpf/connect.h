@@ -26,17 +26,23 @@ struct {
 	__type(value, struct pending);
 } pendings SEC(".maps");
 
-static __always_inline struct sock *sock_of(struct task_struct *task, int fd)
+/* The struct sock * of a descriptor of the current process; 0 where it is no socket. */
+__noinline u64 sock_number(u32 fd)
 {
-	struct file *file = file_of(task, fd);
+	struct file *file = file_of(current_task(), fd);
 	struct socket *socket;
 
 	if (!file)
-		return NULL;
+		return 0;
 	socket = BPF_CORE_READ(file, private_data);
 	if (!socket || BPF_CORE_READ(socket, file) != file)
-		return NULL; /* not a socket */
-	return BPF_CORE_READ(socket, sk);
+		return 0;
+	return (u64)BPF_CORE_READ(socket, sk);
+}
+
+static __always_inline struct sock *sock_of(u64 fd)
+{
+	return (struct sock *)sock_number((u32)fd);
 }
 
 static __always_inline void keep_pending(struct task_struct *task, struct sock *sk,
@@ -178,7 +184,7 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 					   u32 serial)
 {
 	struct sockaddr_bytes peer = {};
-	struct sock *sk = sock_of(task, (s32)args[0]);
+	struct sock *sk = sock_of(args[0]);
 	u16 type = sk ? BPF_CORE_READ(sk, sk_type) : 0;
 	u64 path = 0;
 
@@ -206,7 +212,7 @@ static __always_inline void report_connect(struct task_struct *task, u64 args[6]
 static __always_inline void report_bind(struct task_struct *task, u64 args[6], s64 ret, u32 serial)
 {
 	struct sockaddr_bytes local = {};
-	struct sock *sk = sock_of(task, (s32)args[0]);
+	struct sock *sk = sock_of(args[0]);
 	u64 path = 0;
 
 	read_peer(&local, args[1]);

@@ -120,7 +120,7 @@ __noinline int transferred(u32 number, s64 ret)
 static __always_inline bool report_transfer_error(struct task_struct *task, struct call *call,
 						  u64 args[6], s64 ret, u32 serial)
 {
-	struct sock *sk = sock_of(task, (s32)args[0]);
+	struct sock *sk = sock_of(args[0]);
 	struct sockaddr_bytes peer = {};
 	u64 address = 0;
 
