@@ -7,7 +7,6 @@ other way round, fails tests/unit/test_message.py.
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 from probe import events
@@ -46,7 +45,7 @@ def event_from(message: wire.Event) -> Event:
         raise ValueError("an event of an unknown kind")
     kind, always, repeated, optional = _fields(kind_name)
     detail = getattr(message, kind_name)
-    fields: dict[str, Any] = dict(zip(_COMMON, _common(message), strict=True))
+    fields: dict[str, Any] = {name: getattr(message, name) for name in _COMMON}
     for name in always:
         fields[name] = getattr(detail, name)
     for name in repeated:
@@ -55,9 +54,6 @@ def event_from(message: wire.Event) -> Event:
         if detail.HasField(name):
             fields[name] = getattr(detail, name)
     return kind(**fields)
-
-
-_common = operator.attrgetter(*_COMMON)
 
 
 @functools.cache
