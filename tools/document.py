@@ -210,10 +210,10 @@ def _seen() -> list[str]:
         "as root in the initial namespaces, and where neither the process connector nor the kernel",
         "log nor counters of cgroups are permitted. With it a cause is named where one was",
         "observed; any other failure is `unknown`. Spans that `PROBE_TEST` begins (spans.md) are",
-        "core's alone, and so are writes to a file that took less than they were given, and who",
-        "listens where a connection inside the sandbox was made. What a program reads from and",
-        "writes to, bcc tells of those that live long enough to be looked at, and portable of",
-        "none.",
+        "core's alone, and so are writes to a file that took less than they were given. Who",
+        "listens where a connection inside the sandbox was made, core and ptrace tell. What a",
+        "program reads from and writes to, bcc tells of those that live long enough to be looked",
+        "at, and portable of none.",
         "",
     ]
     lines += [

@@ -620,19 +620,16 @@ client.close()
 """
 
 
+ADDRESSES = {"AF_INET": "('127.0.0.1', 0)", "AF_INET6": "('::1', 0)", "AF_UNIX": "'socket'"}
+
+
 @pytest.mark.core
 @pytest.mark.parametrize("mode", ["blocking", "nonblocking"])
-@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX"])
+@pytest.mark.parametrize("family", ADDRESSES)
 def test_who_serves_a_connection(family: str, mode: str, watched: Watch, tmp_path: Path) -> None:
-    """Also where listen(2) chose the port, and in a network of the sandbox's own."""
-    addresses = {
-        "AF_INET": ("127.0.0.1", 0),
-        "AF_INET6": ("::1", 0),
-        "AF_UNIX": str(tmp_path / "s"),
-    }
     server = tmp_path / "server"
-    work = [PYTHON, "-c", SERVED, family, mode, repr(addresses[family]), str(server)]
-    made = watched("connect", *work)[-1]
+    work = [PYTHON, "-c", SERVED, family, mode, ADDRESSES[family], str(server)]
+    made = watched("connect", *work, cwd=tmp_path)[-1]
     assert made["server"] == int(server.read_text())
     assert "errno" not in made
 

@@ -15,6 +15,7 @@ from conftest import BIN, probe_run, wait_for
 from test_blind import NOBODY, folder
 from test_cgroups import FORKS, HOG, MIB, nested
 from test_portable import silent_port
+from test_senses import ADDRESSES, SERVED
 
 from probe.engine.traced import ptrace
 from probe.engine.traced.sockets import Peer, parse_address
@@ -67,6 +68,14 @@ def test_a_refused_connection(patience: str, tmp_path: Path) -> None:
     (event,) = of_kind(report, "connect")
     assert (event["address"], event["port"], event["errno"]) == ("127.0.0.1", port, "ECONNREFUSED")
     assert report["verdict"]["cause"] == "net.refused"
+
+
+@pytest.mark.parametrize("family", ADDRESSES)
+def test_who_serves_a_connection(family: str, tmp_path: Path) -> None:
+    told = tmp_path / "server"
+    work = (PYTHON, "-c", SERVED, family, "blocking", ADDRESSES[family], told)
+    made = of_kind(watched(tmp_path, *work, cwd=tmp_path), "connect")[-1]
+    assert made["server"] == int(told.read_text())
 
 
 def test_a_connection_that_nobody_answers(silent_port: int, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""The sockets of traced processes: whom each one is connected to, and what it asks resolvers."""
+"""The sockets of traced processes: whom each one is connected to, and who listens there."""
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 import struct
 import sys
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 
 from probe import abi
 from probe.engine.decode import address_text, text
+from probe.events import is_local
 
 _ADDRESS_MAX = 128
 DNS_PORT = 53
@@ -32,6 +35,52 @@ class Socket:
     @property
     def is_of_names(self) -> bool:
         return self.peer is not None and self.peer.port == DNS_PORT
+
+
+class Listeners:
+    """Who listens where: by port, or by path (proc(5), /proc/PID/net)."""
+
+    def __init__(self) -> None:
+        self._known: dict[int | str, int] = {}
+
+    def add(self, pid: int, fd: int) -> None:
+        """After listen(2), which chooses a port where bind(2) did not."""
+        try:
+            found = _INODE.fullmatch(os.readlink(f"/proc/{pid}/fd/{fd}"))
+            place = found and _place(pid, found[1])
+        except OSError:
+            return  # it has gone, or /proc is not to be read
+        if place:
+            self._known[place] = pid
+
+    def at(self, peer: Peer, protocol: str) -> int | None:
+        """The process that a connection inside the sandbox leads to."""
+        if not is_local(peer.family, peer.address):
+            return None
+        if peer.family == "unix":
+            return self._known.get(peer.address)
+        return self._known.get(peer.port or 0) if protocol == "stream" else None
+
+
+_INODE = re.compile(r"socket:\[(\d+)\]")
+_TABLE_MAX = 1 << 20  # characters that are read of one
+
+
+def _place(pid: int, inode: str) -> int | str | None:
+    """Where a listening socket is bound: the port, or the path."""
+    for table in ("tcp", "tcp6"):
+        for row in _rows(pid, table):
+            if row[9:10] == [inode]:
+                return int(row[1].rpartition(":")[2], 16)
+    return next((row[7] for row in _rows(pid, "unix") if row[6:7] == [inode] and row[7:]), None)
+
+
+def _rows(pid: int, table: str) -> list[list[str]]:
+    try:
+        with open(f"/proc/{pid}/net/{table}", errors="replace") as file:
+            return [line.split(maxsplit=10) for line in file.read(_TABLE_MAX).splitlines()]
+    except OSError:
+        return []  # without IPv6 there is no tcp6
 
 
 def parse_address(raw: bytes) -> Peer | None:

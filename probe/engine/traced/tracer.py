@@ -27,7 +27,7 @@ from probe.engine.portable.family import Member
 from probe.engine.records import FOLLOW_UPS
 from probe.engine.traced import ptrace
 from probe.engine.traced.ptrace import Entry
-from probe.engine.traced.sockets import ADDRESS_MAX, Peer, Socket, parse_address
+from probe.engine.traced.sockets import ADDRESS_MAX, Listeners, Peer, Socket, parse_address
 from probe.events import Connect, Dns, Event, Exec, Exit, File, Fork, Oom, Seccomp, Signal, Syscall
 
 HEAD = struct.Struct("=I")  # the size of the pickled event that follows
@@ -136,6 +136,7 @@ class Tracer:
         self._processes: dict[int, Process] = {}
         self._of_thread: dict[int, Process] = {}
         self._asked: dict[tuple[int, int, str, str], Dns] = {}
+        self._listeners = Listeners()
         self._denials: dict[int, deque[_Denial]] = {}
         self._hierarchies = Hierarchies()
         self._counters = Counters(self._hierarchies)
@@ -559,6 +560,8 @@ class Tracer:
             process.sockets[result] = Socket(kind)
         elif name == "connect":
             self._connect(process, entry, error)
+        elif name == "listen" and not error:
+            self._listeners.add(process.member.pid, fd)
         elif name in ("dup", "dup2", "dup3") and not error and fd in process.sockets:
             process.sockets[result] = process.sockets[fd]
         elif fd in process.sockets:
@@ -613,6 +616,7 @@ class Tracer:
     ) -> None:
         if one.peer is None:
             return
+        reached = not (error or abandoned)
         self._send(
             Connect(
                 **self._base(process),  # type: ignore[arg-type]
@@ -624,6 +628,7 @@ class Tracer:
                 duration_s=took_ns / 1e9 if took_ns is not None else None,
                 abandoned=True if abandoned else None,
                 in_use=True if in_use and one.protocol == "stream" else None,
+                server=self._listeners.at(one.peer, one.protocol) if reached else None,
             )
         )
 
