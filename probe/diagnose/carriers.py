@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from probe.diagnose import words
 from probe.diagnose.chain import SUFFERED
 from probe.diagnose.story import Story, Suspect
@@ -20,9 +22,11 @@ def carrier(story: Story, suspect: Suspect) -> Process | None:
     errno = getattr(suspect.event, "errno", None)
     if errno is None:
         return None
-    served = client(story, suspect)
-    if served is not None or process.failed:
-        return served
+    borne = bearer(story, suspect)
+    if borne.ground is not None:
+        return borne.process
+    if process.failed:
+        return None
     above = story.tree.processes.get(process.parent)
     if above is not None and not process.programs and _told_of(story, above, errno):
         return above
@@ -43,16 +47,36 @@ def carrier(story: Story, suspect: Suspect) -> Process | None:
     )
 
 
-def client(story: Story, suspect: Suspect) -> Process | None:
-    """Who failed while it was served by the process that met with it, and lived on."""
-    if story.process(suspect.event).weight >= SUFFERED:
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """Whose end and words count, and the ground that it is not who met with it (WEIGHTS)."""
+
+    process: Process
+    ground: str | None = None
+
+
+def bearer(story: Story, suspect: Suspect) -> Bearer:
+    """Of what a server met with, it is the client; of what a worker did, who had forked it."""
+    process = story.process(suspect.event)
+    if process.weight < SUFFERED:
+        client = story.services.sufferer(suspect.event)
+        if client is not None:
+            return Bearer(client, "met while it served")
+    chief = _chief(story, process)
+    return Bearer(chief, "met by a worker") if chief else Bearer(process)
+
+
+def _chief(story: Story, worker: Process) -> Process | None:
+    """Who failed, for no other child's failure, and had forked a worker that lived on.
+
+    A shell goes by its children's statuses; what a pool's worker met with comes back as words.
+    """
+    above = story.tree.processes.get(worker.parent)
+    if above is None or worker.programs or worker.failed or above.weight < SUFFERED:
         return None
-    return story.services.sufferer(suspect.event)
-
-
-def bearer(story: Story, suspect: Suspect) -> Process:
-    """Whose end and words count: of what a server met with, those of the client."""
-    return client(story, suspect) or story.process(suspect.event)
+    pool = above.failed and above.programs and not above.is_shell
+    others = any(child.failed for child in story.tree.children(above.pid))
+    return above if pool and not others else None
 
 
 def _heir(story: Story, event: Event, process: Process) -> Process | None:

@@ -39,7 +39,7 @@ _OF_CALLS = (
 
 def account(story: Story, suspect: Suspect) -> str:
     """What the error output says of it."""
-    voice = bearer(story, suspect)
+    voice = bearer(story, suspect).process
     if _is_silenced(story, voice):
         return f"unheard, {_heard_instead(story, suspect, voice)}"
     said = story.words(voice.pid)
@@ -92,7 +92,7 @@ def _heard_instead(story: Story, suspect: Suspect, voice: Process) -> str:
     if not said:
         return "nothing"
     if words.own_fault(said):
-        return _fault(said)
+        return "a lack" if voice.missed else _fault(said)
     if _is_told_of(suspect, said):
         return "it"
     if words.mentions(said, (*suspect.domain, *_field(suspect))):
@@ -119,7 +119,7 @@ def heard_above(story: Story, suspect: Suspect) -> str:
 def above_spoke(story: Story, suspect: Suspect) -> bool:
     """Whether a process above ends with words of its own, about something else."""
     spelled = (*_spellings(suspect), *_field(suspect))
-    for above in story.tree.ancestors(bearer(story, suspect).pid)[1:]:
+    for above in story.tree.ancestors(bearer(story, suspect).process.pid)[1:]:
         own = words.told((above.exit.last_words or "") if above.exit else "").strip()
         if not own:
             continue
@@ -133,13 +133,13 @@ def above_spoke(story: Story, suspect: Suspect) -> bool:
 
 def was_thrown(story: Story, suspect: Suspect) -> bool:
     """The process died of an exception that names it."""
-    own = words.told(story.own_words(bearer(story, suspect).pid))
+    own = words.told(story.own_words(bearer(story, suspect).process.pid))
     return words.is_thrown(own) and _is_told_of(suspect, words.last_line(own))
 
 
 def was_ignored(story: Story, suspect: Suspect) -> bool:
     """Those above say that it does not matter: make's (ignored)."""
-    above = story.tree.ancestors(bearer(story, suspect).pid)[1:]
+    above = story.tree.ancestors(bearer(story, suspect).process.pid)[1:]
     return any(words.ignored(process.exit.last_words or "") for process in above if process.exit)
 
 

@@ -54,17 +54,17 @@ def confidence(score: float) -> float:
 
 def grounds(story: Story, suspect: Suspect) -> Grounds:
     """What speaks for and against it. The names are keys of WEIGHTS."""
-    process = bearer(story, suspect)
-    served = process.pid != suspect.event.pid
-    carried_by = None if served else carrier(story, suspect)
+    borne = bearer(story, suspect)
+    process = borne.process
+    carried_by = None if borne.ground else carrier(story, suspect)
     weight = carried_by.weight if carried_by is not None else process.weight
     found: Grounds = {
         "always": 1.0,
         "prior": _log_odds(suspect.prior),
         "chain": math.log(max(_LEAST_WEIGHT, weight)),
     }
-    if served:
-        found["met while it served"] = 1.0
+    if borne.ground:
+        found[borne.ground] = 1.0
     if carried_by is not None:
         found["carried up"] = 1.0
     found[_handed_on(story, process)] = 1.0

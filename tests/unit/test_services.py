@@ -88,3 +88,26 @@ def test_a_server_that_could_not_bind_is_not_reached(port: int, expected: str) -
         ended(6, 1000),
     ]
     assert cause(events) == expected
+
+
+@pytest.mark.parametrize(
+    ("program", "others", "expected"),
+    [
+        ("/usr/bin/python3", [], "fs.read_only"),
+        ("/bin/sh", [], "workload.failed"),
+        ("/usr/bin/python3", [ended(5, 600, CLIENT, ppid=ROOT)], "workload.failed"),
+    ],
+    ids=["a pool", "a shell", "another child failed"],
+)
+def test_a_worker_hands_its_trouble_to_who_forked_it(
+    program: str, others: list[Event], expected: str
+) -> None:
+    """It lives on, so it is its parent's end that counts."""
+    events: list[Event] = [
+        Exec(**at(1, 10), path=program, argv=(program, "index.py")),
+        refused(510),
+        ended(3, 520, SERVER, ppid=ROOT, code=0),
+        *others,
+        ended(4, 700, last_output="0 of 2 shards built"),
+    ]
+    assert cause(events) == expected
