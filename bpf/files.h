@@ -41,7 +41,7 @@ static __always_inline void report_file(struct task_struct *task, struct call *c
 	if (!call->reported && ret != -EACCES)
 		return;
 	if (call->path_arg != NO_ARG)
-		thing = thing_of_path(call_arg(args, call->path_arg));
+		thing = path_thing(call_arg(args, call->path_arg));
 	else
 		thing = call_arg(args, call->dirfd_arg) + 1;
 	e = storm_reserve(sizeof(*e), RECORD_FILE, task, nr, -ret, thing);

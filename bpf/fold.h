@@ -24,6 +24,12 @@ struct {
 	__type(value, struct fold);
 } folds SEC(".maps");
 
+/* The thing of a path, verified once for all who ask. */
+__noinline u32 path_thing(u64 path)
+{
+	return thing_of_path(path);
+}
+
 /* One more of its kind: 0 where it is only counted, else for how many it stands. */
 static __always_inline u32 count_one(struct fold_key *key, u32 first, u64 interval_ns, u32 stands_for)
 {

@@ -139,7 +139,7 @@ static __always_inline void report_exec_failed(struct task_struct *task, u64 arg
 	struct exec_failed_record *e;
 	struct lengths *lengths;
 
-	e = storm_reserve(sizeof(*e), RECORD_EXEC_FAILED, task, at, -ret, thing_of_path(path));
+	e = storm_reserve(sizeof(*e), RECORD_EXEC_FAILED, task, at, -ret, path_thing(path));
 	if (!e)
 		return;
 	e->head.serial = serial;

@@ -80,7 +80,7 @@ static __always_inline void add_lengths(struct lengths *lengths, char *text, u64
 #define THING_BYTES 128
 
 /* What a path comes down to in a key. */
-__noinline u32 thing_of_path(u64 path)
+static __always_inline u32 thing_of_path(u64 path)
 {
 	u64 text[THING_BYTES / 8] = {}, sum = 0;
 

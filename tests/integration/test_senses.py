@@ -84,7 +84,8 @@ def test_a_refused_call(
     [
         pytest.param("TRAP", "trap", marks=pytest.mark.core),
         ("KILL_PROCESS", "kill_process"),
-        pytest.param("KILL_THREAD", "kill_thread", marks=pytest.mark.core),
+        # Before 5.16 its memory has gone when it is told of (commit 307d522f5eb8).
+        pytest.param("KILL_THREAD", "kill_thread", marks=[pytest.mark.core, since(5, 16)]),
     ],
 )
 def test_a_first_argument_that_could_be_an_errno(action: str, told: str, watched: Watch) -> None:
