@@ -8,7 +8,7 @@ from probe.diagnose import words
 from probe.diagnose.chain import SUFFERED
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
-from probe.events import Event, File, Oom, Seccomp
+from probe.events import Connect, Dns, Event, File, Oom, Seccomp
 
 # What everybody meets with, and gets over, is not among them.
 _OF_SERVERS = frozenset({"EROFS", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EFBIG"})
@@ -54,16 +54,48 @@ class Bearer:
     process: Process
     ground: str | None = None
 
+    @property
+    def wanted(self) -> bool:
+        """What it complains of is what it was to be given."""
+        return self.process.missed or self.ground == _FETCHED
+
+
+_FETCHED = "met while it fetched"
+
 
 def bearer(story: Story, suspect: Suspect) -> Bearer:
-    """Of what a server met with, it is the client; of what a worker did, who had forked it."""
+    """Of what a server met with, it is the client; of what a worker did, who had forked it; of
+    what a program went to fetch, and ended well without, who looked into what it brought."""
     process = story.process(suspect.event)
     if process.weight < SUFFERED:
         client = story.services.sufferer(suspect.event)
         if client is not None:
             return Bearer(client, "met while it served")
+        reader = _reader(story, suspect.event)
+        if reader is not None:
+            return Bearer(reader, _FETCHED)
     chief = _chief(story, process)
     return Bearer(chief, "met by a worker") if chief else Bearer(process)
+
+
+def _reader(story: Story, event: Event) -> Process | None:
+    for fetcher in story.tree.ancestors(event.pid):
+        if fetcher.status == 0 and _goes_there(fetcher, event):
+            brought = story.flows.products(fetcher)
+            later = (one for one in story.sufferers if one.born_ns >= fetcher.end_ns)
+            return next((one for one in later if one.wants(brought, fetcher.end_ns)), None)
+    return None
+
+
+def _goes_there(process: Process, event: Event) -> bool:
+    """Whether its command line names the address, or the name, that it did not reach."""
+    line = " ".join(process.programs[-1].argv) if process.programs else ""
+    if isinstance(event, Dns):
+        return event.name.rstrip(".") in line
+    if not isinstance(event, Connect):
+        return False
+    named = bool(event.address) and event.address in line
+    return named or (event.is_local and f"localhost:{event.port}" in line)
 
 
 def _chief(story: Story, worker: Process) -> Process | None:
@@ -87,8 +119,7 @@ def _heir(story: Story, event: Event, process: Process) -> Process | None:
         (
             other
             for other in story.sufferers
-            if other.born_ns >= process.end_ns
-            and not process.things.isdisjoint(other.wanted_after(process.end_ns))
+            if other.born_ns >= process.end_ns and other.wants(process.things, process.end_ns)
         ),
         None,
     )

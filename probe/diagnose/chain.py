@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 
 from probe.diagnose import words
 from probe.diagnose.flows import Flows
@@ -42,9 +42,9 @@ class After:
         self._births: list[int] = []  # of those that ended well and did some work
         self.statuses: set[int | None] = set()
         self._next: deque[Process] = deque(maxlen=_NEIGHBOURS)
-        self._outcomes: dict[str, Counter[int | None]] = {}
+        self._outcomes: dict[str, Counter[int | None]] = defaultdict(Counter)
         for sibling in siblings:
-            self._outcomes.setdefault(sibling.name, Counter())[sibling.status] += 1
+            self._outcomes[sibling.name][sibling.status] += 1
 
     def add(self, sibling: Process) -> None:
         if sibling.failed:
@@ -99,8 +99,11 @@ class Chain:
             if weight <= parent.weight or weight < _NEGLIGIBLE:
                 continue
             parent.weight = weight
-            after = After(parent, self._tree.children(pid))
-            for child in reversed(self._tree.children(pid)):
+            children = self._tree.children(pid)
+            if not children:
+                continue
+            after = After(parent, children)
+            for child in reversed(children):
                 if child.failed:
                     waiting.append((child.pid, weight * self._link(parent, child, after)))
                 if not self._tree.only_reports(child):

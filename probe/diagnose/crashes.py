@@ -4,4 +4,10 @@ from __future__ import annotations
 
 ACCIDENTS = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE"})
 GIVING_UP = frozenset({"SIGILL", "SIGABRT", "SIGTRAP"})  # abort(3), and traps of compilers
+# Calls whose result nobody uses: no address, descriptor or number comes of them.
+YIELD_NOTHING = frozenset(
+    {"setrlimit", "prlimit64", "setpriority", "ioprio_set", "sched_setscheduler", "sched_setattr"}
+    | {"sched_setparam", "sched_setaffinity", "mlock", "mlock2", "mlockall", "madvise", "fadvise64"}
+    | {"setgroups", "sync_file_range", "umask", "personality", "prctl"}
+)
 CRASHES = ACCIDENTS | GIVING_UP | {"SIGSYS"}

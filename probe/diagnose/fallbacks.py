@@ -141,6 +141,13 @@ PATTERNS = (
         source="madvise(2), sched_setaffinity(2), ioprio_set(2)",
     ),
     Pattern(
+        _calls("prlimit64 setrlimit getrlimit"),
+        harmless=True,
+        callers=r"^(g?make|gcc|cc|g\+\+|c\+\+|cpp|cc1(plus)?|collect2|lto1)\b",
+        why="make and the compiler go on with the stack that they have",
+        source="https://gcc.gnu.org/git/?p=gcc.git;f=libiberty/stack-limit.c, make's src/main.c",
+    ),
+    Pattern(
         _calls("keyctl add_key request_key"),
         harmless=True,
         callers=r"^(runc|crun|podman|sshd|login|su|sudo|systemd)",

@@ -23,7 +23,12 @@ class Flows:
         return (
             self._reads_from(other, maker)
             or not self.products(maker).isdisjoint(self._wants(other, maker.end_ns))
-            or any(len(name) >= _NAME_WORTH and words.names(said, name) for name in maker.unmade)
+            or any(
+                len(name) >= _NAME_WORTH
+                and words.names(said, name)
+                and not words.passed_over(said, (name,))
+                for name in maker.unmade
+            )
         )
 
     def _wants(self, process: Process, since_ns: int) -> frozenset[str]:

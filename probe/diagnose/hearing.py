@@ -6,7 +6,7 @@ import re
 
 from probe.causes import CAUSES
 from probe.diagnose import words
-from probe.diagnose.carriers import bearer
+from probe.diagnose.carriers import Bearer
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 
@@ -37,11 +37,13 @@ _OF_CALLS = (
 )
 
 
-def account(story: Story, suspect: Suspect) -> str:
+def account(story: Story, suspect: Suspect, borne: Bearer) -> str:
     """What the error output says of it."""
-    voice = bearer(story, suspect).process
+    voice = borne.process
+    if words.passed_over(story.words_above(voice.pid), suspect.mentions):
+        return "that it goes without"
     if _is_silenced(story, voice):
-        return f"unheard, {_heard_instead(story, suspect, voice)}"
+        return f"unheard, {_heard_instead(story, suspect, borne)}"
     said = story.words(voice.pid)
     if not said:
         return _silence(voice)
@@ -52,6 +54,8 @@ def account(story: Story, suspect: Suspect) -> str:
         return "a warning"
     if thing_named and words.passed_over(said, suspect.mentions):
         return "that it goes without"
+    if error_named and words.another_thrown(story.own_words(voice.pid), spellings):
+        return "another fault thrown"
     if error_named and words.overtaken(said, spellings):
         return "another fault later"
     if error_named and words.warned_at_last(said, spellings):
@@ -62,7 +66,9 @@ def account(story: Story, suspect: Suspect) -> str:
     if error_named:
         return "error and thing" if thing_named else "error"
     if words.own_fault(said):
-        return _fault(said)
+        return "unheard, a lack" if borne.ground and borne.wanted else _fault(said)
+    if words.own_fault(_unheard(voice)):
+        return _fault(_unheard(voice))
     if thing_named:
         return "thing"
     if words.mentions(said, (*suspect.domain, *_field(suspect))):
@@ -83,8 +89,16 @@ def _silence(process: Process) -> str:
 _OF_RUNTIMES = frozenset({None, 1, 255})  # of an error that nobody caught
 
 
-def _heard_instead(story: Story, suspect: Suspect, voice: Process) -> str:
+def _unheard(process: Process) -> str:
+    """What it wrote to stdout, where it wrote nothing to stderr: a test runner's report."""
+    if process.exit is None or (process.exit.last_words or "").strip():
+        return ""
+    return words.told(process.exit.last_output or "")
+
+
+def _heard_instead(story: Story, suspect: Suspect, borne: Bearer) -> str:
     """What those above say where its own words went to /dev/null."""
+    voice = borne.process
     own = words.told(story.own_words(voice.pid))
     if words.own_fault(own) and not _is_told_of(suspect, own):
         return _fault(own)  # what nobody heard is true all the same
@@ -92,7 +106,7 @@ def _heard_instead(story: Story, suspect: Suspect, voice: Process) -> str:
     if not said:
         return "nothing"
     if words.own_fault(said):
-        return "a lack" if voice.missed else _fault(said)
+        return "a lack" if borne.wanted else _fault(said)
     if _is_told_of(suspect, said):
         return "it"
     if words.mentions(said, (*suspect.domain, *_field(suspect))):
@@ -116,10 +130,10 @@ def heard_above(story: Story, suspect: Suspect) -> str:
     return _fault(said) if words.own_fault(said) else "something else"
 
 
-def above_spoke(story: Story, suspect: Suspect) -> bool:
+def above_spoke(story: Story, suspect: Suspect, process: Process) -> bool:
     """Whether a process above ends with words of its own, about something else."""
     spelled = (*_spellings(suspect), *_field(suspect))
-    for above in story.tree.ancestors(bearer(story, suspect).process.pid)[1:]:
+    for above in story.tree.ancestors(process.pid)[1:]:
         own = words.told((above.exit.last_words or "") if above.exit else "").strip()
         if not own:
             continue
@@ -131,15 +145,20 @@ def above_spoke(story: Story, suspect: Suspect) -> bool:
     return False
 
 
-def was_thrown(story: Story, suspect: Suspect) -> bool:
+def was_thrown(story: Story, suspect: Suspect, process: Process) -> bool:
     """The process died of an exception that names it."""
-    own = words.told(story.own_words(bearer(story, suspect).process.pid))
+    own = words.told(story.own_words(process.pid))
     return words.is_thrown(own) and _is_told_of(suspect, words.last_line(own))
 
 
-def was_ignored(story: Story, suspect: Suspect) -> bool:
+def was_told(story: Story, suspect: Suspect) -> bool:
+    """The process itself ended with its error, whoever heard it."""
+    return _is_told_of(suspect, words.last_line(words.told(story.own_words(suspect.event.pid))))
+
+
+def was_ignored(story: Story, process: Process) -> bool:
     """Those above say that it does not matter: make's (ignored)."""
-    above = story.tree.ancestors(bearer(story, suspect).process.pid)[1:]
+    above = story.tree.ancestors(process.pid)[1:]
     return any(words.ignored(process.exit.last_words or "") for process in above if process.exit)
 
 

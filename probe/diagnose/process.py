@@ -300,8 +300,8 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
         needed = last and (asked or told)
         missed = needed or _missed(said, name, programs)
         vague = last and (_vaguely(said) or (_gave_up_upon(ended, name) and not asks))
-        if _is_sourced(said, name, folders):
-            continue
+        if _is_sourced(said, name, folders) or not name.isprintable():
+            continue  # a file that was to be read; or what a shell took a binary's bytes for
         # Who went on to start another one, found later on the same path, could do without.
         went_on = any(later in story.started for later, _ in searches[:at])
         if name not in programs and (missed or vague):

@@ -100,7 +100,11 @@ def _crashed_for_it(story: Story, event: Seccomp) -> bool:
     crashes = GIVING_UP | _BAD_ADDRESSES if event.syscall in _MAPS else GIVING_UP
     own = story.own_words(event.pid)
     # An assertion may be over the refused call itself, but not over one that nobody needs.
-    spoilt = words.memory_fault(own) or (is_harmless(event) and words.own_fault(own))
+    spoilt = (
+        words.memory_fault(own)
+        or words.logic_fault(own)
+        or (is_harmless(event) and words.own_fault(own))
+    )
     return _died_by(story, event, crashes) and _at_once(story, event) and not spoilt
 
 

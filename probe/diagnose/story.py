@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from probe.diagnose import words
 from probe.diagnose.case import Case
 from probe.diagnose.chain import SUFFERED, Chain
-from probe.diagnose.crashes import ACCIDENTS
+from probe.diagnose.crashes import ACCIDENTS, YIELD_NOTHING
 from probe.diagnose.flows import Flows
 from probe.diagnose.services import Services
 from probe.diagnose.tree import MAKING, Process, Tree
@@ -184,14 +184,20 @@ class Story:
                 break
         return "\n".join(said)
 
+    def passed_on(self, pid: int) -> frozenset[int | None]:
+        """The statuses of children that a process failed for: those that it tells, as make(1)
+        does, or its own."""
+        told = words.statuses(self.own_words(pid))
+        return told or frozenset((self.tree.process(pid).status,))
+
     def children_like(self, pid: int) -> list[Process]:
-        """Of the first and last that failed, those that failed with its status."""
+        """Of the first and last that failed, those for whose status it did."""
         if pid not in self._alike:
-            status = self.tree.process(pid).status
+            statuses = self.passed_on(pid)
             failed = [
                 child
                 for child in self.tree.children(pid)
-                if child.failed and child.status == status
+                if child.failed and child.status in statuses
             ]
             ends = (*failed[:_LOOKED_AT], *failed[-_LOOKED_AT:])
             self._alike[pid] = list(dict.fromkeys(ends))
@@ -207,22 +213,25 @@ class Story:
             ]
         return self._faulty[pid]
 
-    def crashed_by_itself(self, process: Process) -> bool:
-        """By an accident of its own program, to which nothing was refused."""
-        return (
-            process.exit is not None
-            and process.exit.signal in ACCIDENTS
-            and process.weight >= SUFFERED
-            and not any(
-                isinstance(event, (File, Seccomp, Syscall)) for event in self._by_pid[process.pid]
-            )
-        )
-
     @functools.cached_property
     def sufferers(self) -> list[Process]:
         """The processes whose failure surely became the span's."""
         processes = self.tree.processes.values()
         return [one for one in processes if one.failed and one.weight >= SUFFERED]
+
+    @functools.cached_property
+    def crashed(self) -> list[Process]:
+        """Of these, whom an accident of the program ended, to which nothing was refused."""
+        return [
+            one
+            for one in self.sufferers
+            if one.exit is not None
+            and one.exit.signal in ACCIDENTS
+            and not any(
+                isinstance(event, (File, Seccomp, Syscall)) and event.syscall not in YIELD_NOTHING
+                for event in self._by_pid[one.pid]
+            )
+        ]
 
     def met_with(self, pid: int, errno: str) -> bool:
         """Whether the process has an event of its own with this errno."""

@@ -113,6 +113,9 @@ class Process:
         names = {os.path.basename(path.rstrip("/")) for path in missing}
         return _things(later) | names | {one.stdin for one in later if one.stdin}
 
+    def wants(self, names: frozenset[str], since_ns: int) -> bool:
+        return not names.isdisjoint(self.wanted_after(since_ns))
+
     def program_at(self, time_ns: int) -> Exec | None:
         """The program that ran at that time, if it was started inside the span."""
         started = [program for program in self.programs if program.time_ns <= time_ns]
@@ -163,10 +166,10 @@ class Tree:
         self._children = self._by_parent()
 
     def process(self, pid: int) -> Process:
-        found = self.processes.get(pid)
-        if found is None:
-            found = self.processes[pid] = Process(pid)
-        return found
+        try:
+            return self.processes[pid]
+        except KeyError:
+            return self.processes.setdefault(pid, Process(pid))
 
     def _take(self, event: Event) -> None:
         process = self.process(event.pid)

@@ -70,7 +70,7 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     found[_handed_on(story, process)] = 1.0
     if any(one.missed for one in story.tree.ancestors(process.pid)):
         found["what it was to make was missed"] = 1.0
-    if hearing.above_spoke(story, suspect):
+    if hearing.above_spoke(story, suspect, process):
         found["above spoke of something else"] = 1.0
     beside = _beside(story, process)
     if beside is not None:
@@ -89,15 +89,18 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         found["went on to other programs"] = math.log2(1 + went_on)
     if suspect.went_on:
         found["looked for others later"] = 1.0
-    if hearing.was_ignored(story, suspect):
+    if hearing.was_ignored(story, process):
         found["those above ignored it"] = 1.0
     if story.case.coverage.only_looks:
         return found  # that nothing was heard says nothing
     if suspect.silent:
         found[f"above said {hearing.heard_above(story, suspect)}"] = 1.0
+        above = story.tree.processes.get(process.parent)
+        if above is not None and above.failed:
+            found[f"above ended {_lag(story, suspect.event, above)}"] = 1.0
         return found
-    found[f"said {hearing.account(story, suspect)}"] = 1.0
-    if hearing.was_thrown(story, suspect):
+    found[f"said {hearing.account(story, suspect, borne)}"] = 1.0
+    if hearing.was_thrown(story, suspect, process):
         found["was thrown"] = 1.0
     found[f"ended {_lag(story, suspect.event, process)}"] = 1.0
     turn = _turn(story, suspect, process)
@@ -107,7 +110,9 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         found[f"after {_calls_after(suspect.event)}"] = 1.0
         pattern = known(suspect.event)
         if pattern is not None:
-            told = any(name.startswith("said error") for name in found)
+            told = any(name.startswith("said error") for name in found) or hearing.was_told(
+                story, suspect
+            )
             fate = "harmless, yet told" if told else "harmless"
             found[f"known as {fate}" if pattern.harmless else "known as fatal"] = 1.0
         if suspect.event.errno == "ENOSYS":
@@ -143,7 +148,12 @@ def _beside(story: Story, process: Process) -> str | None:
     """Whether another child of the same parent failed, and gave it the status or its words."""
     line = story.tree.ancestors(process.pid)
     for below, above in itertools.pairwise(line):
-        if below.failed and below.status != above.status and below not in story.dead_services:
+        statuses = story.passed_on(above.pid)
+        if (
+            below.failed
+            and below not in story.dead_services
+            and (below.status not in statuses or above.status not in statuses)
+        ):
             rivals = _rivals(story, below, above)
             if any(other.born_ns > below.end_ns for other in rivals):
                 return "another gave the status"
@@ -210,9 +220,10 @@ def _turn(story: Story, suspect: Suspect, process: Process) -> str | None:
         for child in story.tree.children(process.pid)
         if child.failed and child.end_ns > event.time_ns
     ]
-    if any(story.crashed_by_itself(child) for child in later):
+    if later and any(process in story.tree.ancestors(one.pid)[1:] for one in story.crashed):
         return "a child failed later by a fault of its own"
-    heirs = [child for child in later if child.status == process.status]
+    statuses = story.passed_on(process.pid)
+    heirs = [child for child in later if child.status in statuses]
     if heirs and story.faulty_children(process.pid):
         return "a child failed later by a fault of its own"
     if any(hearing.spoke_of_another(story, suspect, child) for child in heirs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import signal
 
 from probe import abi
 
@@ -48,12 +49,16 @@ _OWN_FAULT = re.compile(
     r"\b(Value|Key|Type|Index|Name|"
     r"Attribute|ZeroDivision|Syntax|Unicode|Arithmetic|Reference|Range)Error\b|EADDRINUSE|"
     r"[Aa]ddress (already )?in use|NullPointer|IllegalArgument|OutOfBounds|"
-    r"undefined (reference|variable|method)|\bpanic:|"
+    r"undefined (reference|variable|method)|"
+    r"\bpanic:(?!.* at .* line \d+\.$)|"  # but Perl's, which comes of a want of memory
     r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
     r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|(?i:(does|did) not match)|\bFAILED \(|"
     r"\bwrong\b|\bshould (be|have|equal)\b|"
     # Compilers, of what they read.
-    r"\.\w+:\d+(:\d+)?: error: |\berror\[E\d+\]|\berror TS\d+|"
+    r"\.\w+:\d+(:\d+)?: error: (?!.*\b(while writing|[Cc]ould not|[Cc]annot (open|create|write)|"
+    r"[Nn]o such file|denied|[Rr]ead-only)\b)|\berror\[E\d+\]|\berror TS\d+|"
+    r"^(vet: )?[\w./-]+\.\w{1,4}:\d+:\d+: (?!.*\b(warning|note|[Nn]o such|[Nn]ot found|"
+    r"[Cc]annot find|[Pp]ermission|denied)\b)|"
     r"\bnot equal\b|\S+ != \S+|^--- FAIL: |"
     # Databases, of a statement.
     r"\bno such (column|table|function|index)\b|\b[Pp]arse error\b|constraint failed|"
@@ -74,6 +79,11 @@ _OWN_FAULT = re.compile(
 _MEMORY_FAULT = re.compile(
     r"double free|free\(\): |malloc\(\): |munmap_chunk\(\)|corrupted (size|double|unsorted)|"
     r"stack smashing|buffer overflow detected|Sanitizer: "
+)
+# What C++ throws over a fault in the logic of a program (std::logic_error and its like).
+_LOGIC_FAULT = re.compile(
+    r"instance of '(std::(out_of_range|invalid_argument|length_error|domain_error|logic_error|"
+    r"range_error|bad_cast|bad_optional_access|bad_variant_access|bad_function_call|regex_error))"
 )
 _SOME_FAULT = re.compile(
     r"\b(\w*Error|Traceback|\w*Exception|[Ff]atal|FAILED|ERROR|FAIL|error|[Ff]ailed|failures?|[Cc]annot|[Uu]nable|differ)\b"
@@ -153,10 +163,21 @@ _STATUS = re.compile(
 )
 
 
+def tells_end(words: str, name: str) -> bool:
+    """The last line is a shell's, of a program that this signal has ended."""
+    number = getattr(signal, name, None)
+    return number is not None and (signal.strsignal(number) or "?") in last_line(words)
+
+
+_SIGNALS = {text: one for one in signal.valid_signals() if (text := signal.strsignal(one))}
+_MAKE_TELLS = re.compile(rf"\*\*\* .*\] ({'|'.join(map(re.escape, _SIGNALS))})", re.M)
+
+
 def statuses(words: str) -> frozenset[int]:
     """Of other programs, that it gives as the reason of its own failure."""
     found = _STATUS.findall(words)
-    return frozenset(int(number) for groups in found for number in groups if number)
+    numbers = {int(number) for groups in found for number in groups if number}
+    return frozenset(numbers | {128 + _SIGNALS[name] for name in _MAKE_TELLS.findall(words)})
 
 
 _OF_STATUS = re.compile(
@@ -239,7 +260,12 @@ def _names(words: str, thing: str) -> bool:
 
 def own_fault(words: str) -> bool:
     """A fault that no sandbox makes: an assertion, a wrong value, a port already in use."""
-    return _OWN_FAULT.search(words) is not None or memory_fault(words)
+    return _OWN_FAULT.search(words) is not None or memory_fault(words) or logic_fault(words)
+
+
+def logic_fault(words: str) -> bool:
+    """An exception that no system call is the reason of."""
+    return _LOGIC_FAULT.search(words) is not None
 
 
 def memory_fault(words: str) -> bool:
@@ -332,6 +358,17 @@ def thrown_after(words: str, spellings: tuple[str, ...]) -> bool:
         for number, line in enumerate(lines)
         if number > named[-1]
     )
+
+
+def another_thrown(words: str, spellings: tuple[str, ...]) -> bool:
+    """It was told, and then the process died of an exception of the work's own, over no lack."""
+    if any(chain in words for chain in _CHAINS) or nothing_came(words):
+        return False
+    lines = words.splitlines()
+    thrown = next((at for at, line in enumerate(lines) if _THROWN.match(line)), None)
+    if thrown is None or any(mentions(line, spellings) for line in lines[thrown:]):
+        return False
+    return own_fault(last_line(words))
 
 
 def _headline(lines: list[str], number: int) -> int:

@@ -109,13 +109,22 @@ def _deepest_failure(story: Story) -> Process:
                 for child in strong
                 if child.status == process.status or (child.exit and child.exit.signal)
             ]
-        strong = [child for child in strong if not (said and _is_unheard(child))]
+        heard = [child for child in strong if not (said and _is_unheard(child))]
+        if not any(child.status == process.status for child in strong):
+            heard = heard or [child for child in strong if _is_told(child, said)]
+        strong = heard
         acted = [child for child in strong if not story.tree.only_reports(child)]
         strong = acted or strong
         if not strong or words.own_fault(said):
             return process
         process = max(strong, key=lambda child: child.weight)
         seen.add(process.pid)
+
+
+def _is_told(process: Process, said: str) -> bool:
+    """A shell says of its own accord what a signal has ended."""
+    ended = process.exit
+    return ended is not None and ended.signal is not None and words.tells_end(said, ended.signal)
 
 
 def _is_unheard(process: Process) -> bool:
