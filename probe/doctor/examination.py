@@ -37,7 +37,7 @@ class Examination:
 
     def findings(self) -> list[Finding]:
         """What is likely to break work, most likely first."""
-        return findings(self)
+        return findings(self._sections())
 
     def as_json(self) -> JsonObject:
         """See doctor.schema.json. Unknown extra fields may be added."""
@@ -45,11 +45,11 @@ class Examination:
             "schema": SCHEMA_ID,
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "findings": [finding.as_json() for finding in self.findings()],
-            **{
-                one.name: dataclasses.asdict(getattr(self, one.name))
-                for one in dataclasses.fields(self)
-            },
+            **{name: dataclasses.asdict(section) for name, section in self._sections().items()},
         }
+
+    def _sections(self) -> dict[str, Section]:
+        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
 
 
 def examine(targets: Sequence[str] = ()) -> Examination:

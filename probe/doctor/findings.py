@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ from probe.doctor.tools import EXPECTED
 
 if TYPE_CHECKING:
     from probe.doctor.clock import Clock
-    from probe.doctor.examination import Examination
     from probe.doctor.kernel import Kernel
     from probe.doctor.limits import Limits
     from probe.doctor.mounts import Mount, Mounts, Place
     from probe.doctor.network import Network
     from probe.doctor.privileges import Privileges
+    from probe.doctor.section import Section
     from probe.doctor.senses import Senses
     from probe.doctor.syscalls import Syscalls
     from probe.doctor.tools import Tools
@@ -47,11 +47,11 @@ class Finding:
         return {**dataclasses.asdict(self), "severity": self.severity}
 
 
-def findings(examination: Examination) -> list[Finding]:
-    """What all rules find, the likeliest to break work first."""
+def findings(sections: Mapping[str, Section]) -> list[Finding]:
+    """What all rules find in an examination, the likeliest to break work first."""
     found: list[Finding] = []
     for rule, name in _RULES:
-        section = getattr(examination, name)
+        section = sections[name]
         found += rule(section) if section.loss is None else [_lost(name, section.loss)]
     return sorted(found, key=lambda finding: -finding.likelihood)
 
