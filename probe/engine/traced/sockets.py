@@ -13,7 +13,7 @@ from probe import abi
 from probe.engine.decode import address_text, text
 from probe.events import is_local
 
-_ADDRESS_MAX = 128
+ADDRESS_MAX = 128  # bytes of a struct sockaddr that are read
 DNS_PORT = 53
 
 
@@ -106,6 +106,3 @@ def parse_address(raw: bytes) -> Peer | None:
 def _port(raw: bytes) -> int:
     port: int = struct.unpack_from(">H", raw, 2)[0]
     return port
-
-
-ADDRESS_MAX = _ADDRESS_MAX

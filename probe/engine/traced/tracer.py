@@ -19,22 +19,21 @@ from dataclasses import dataclass, field
 from probe import abi
 from probe.abi.arguments import describe
 from probe.context.stream import stream
-from probe.engine import calls, dns
+from probe.engine import calls
 from probe.engine.decode import text
 from probe.engine.portable.cgroups import MEMORY, PIDS, Hierarchies
 from probe.engine.portable.counters import Counters
 from probe.engine.portable.family import Member
 from probe.engine.records import FOLLOW_UPS
 from probe.engine.traced import ptrace
+from probe.engine.traced.connections import Connections, address_of
+from probe.engine.traced.process import Process, link
 from probe.engine.traced.ptrace import Entry
-from probe.engine.traced.sockets import ADDRESS_MAX, Listeners, Peer, Socket, parse_address
-from probe.events import Connect, Dns, Event, Exec, Exit, File, Fork, Oom, Seccomp, Signal, Syscall
+from probe.events import Event, Exec, Exit, File, Fork, Oom, Seccomp, Signal, Syscall
 
 HEAD = struct.Struct("=I")  # the size of the pickled event that follows
-_MISSING, _WORDS_FIRST, _WORDS_LAST, _OUTPUT = 32, 256, 2048, 1024
 _HELD = 64  # denials of one thread
 _PIECE = 2048  # of one write(2)
-_DATAGRAM = 512
 _CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 )
@@ -47,56 +46,20 @@ _ENDING = frozenset(
 )
 _RESTARTS = range(512, 517)  # ERESTARTSYS and the like: the call is not over
 _SYS_SECCOMP = 1
-_SOL_SOCKET, _SO_ERROR = 1, 4
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
-_UNREACHED = frozenset(
-    {
-        *(errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN),
-        *(errno.ETIMEDOUT, errno.ECONNRESET),
-    }
-)
 _ALL_RIGHTS = 0xF | 1 << 21  # over files (capabilities 0 to 3), and CAP_SYS_ADMIN
 # Their EPERM says that it makes no sense, and needs no right: of a file that cannot be polled,
 # of who leads a group already.
 _NOT_PERMITTED = frozenset({"epoll_ctl", "setpgid", "setsid", "ioctl", "prctl", "fcntl"})
 _TRIED = frozenset({"rseq"})  # by the C library in each process, which does without
-_SENDS = {"sendto": (1, 2), "write": (1, 2), "send": (1, 2)}
 _EXECS = {"execve": 0, "execveat": 1}
-_RECEIVES = {"recvfrom": 1, "read": 1}
 
 
 def _numbers(mask: tuple[int, ...]) -> frozenset[int]:
     return frozenset(
         64 * at + bit for at, word in enumerate(mask) for bit in range(64) if word >> bit & 1
     )
-
-
-@dataclass(slots=True, eq=False)
-class Process:
-    """One process, and the ends of what it said."""
-
-    member: Member
-    first: bytes = b""
-    last: bytes = b""
-    output: bytes = b""
-    missing: deque[str] = field(default_factory=lambda: deque(maxlen=_MISSING))
-    sockets: dict[int, Socket] = field(default_factory=dict)
-    silenced: bool | None = None  # stderr goes to /dev/null
-    together: bool | None = None  # stdout and stderr are one
-    filtered: bool = False  # by seccomp
-    threads: set[int] = field(default_factory=set)
-
-    def look_at_streams(self) -> None:
-        """Where they go; programs close them before they end."""
-        output, errors = (_link(f"/proc/{self.member.pid}/fd/{fd}") for fd in (1, 2))
-        self.together = output == errors != ""
-        self.silenced = errors == "/dev/null"
-
-    @property
-    def words(self) -> str:
-        gap = b"\n...\n" if len(self.last) >= _WORDS_LAST else b""
-        return text(self.first + gap + self.last).replace("\0", "")
 
 
 @dataclass(slots=True)
@@ -135,8 +98,7 @@ class Tracer:
         self._to_start: dict[int, str] = {}
         self._processes: dict[int, Process] = {}
         self._of_thread: dict[int, Process] = {}
-        self._asked: dict[tuple[int, int, str, str], Dns] = {}
-        self._listeners = Listeners()
+        self._connections = Connections(self._base, self._send)
         self._denials: dict[int, deque[_Denial]] = {}
         self._hierarchies = Hierarchies()
         self._counters = Counters(self._hierarchies)
@@ -335,8 +297,7 @@ class Tracer:
             process.look_at_streams()
         process.member.comm = text(_comm(process.member.pid)) or process.member.comm
         if process.threads == {tid}:
-            for one in process.sockets.values():
-                self._give_up(process, one)
+            self._connections.end(process)
 
     def _gone(self, tid: int, status: int) -> None:
         process = self._of_thread.pop(tid, None)
@@ -349,9 +310,7 @@ class Tracer:
         if tid != process.member.pid:
             return  # the leader's end is told last
         self._processes.pop(tid, None)
-        for key, asked in list(self._asked.items()):
-            if key[0] == tid:
-                self._send(self._asked.pop(key, asked))
+        self._connections.gone(tid)
         if status & 0x7F == signal.SIGKILL:
             self._killed_for_memory(process)
         if tid == self._root:  # what lives on is nobody's from here on
@@ -398,7 +357,7 @@ class Tracer:
     def _returned(self, process: Process, tid: int, entry: Entry, result: int) -> None:
         name = self._name(entry)
         error = -result if -4096 < result < 0 else 0
-        self._of_sockets(process, name, entry, result, error)
+        self._connections.called(process, name, entry, result, error)
         if not error:
             if name in ("write", "writev"):
                 self._said(process, name, entry, result)
@@ -407,7 +366,7 @@ class Tracer:
             elif name == "close":
                 closed = process.sockets.pop(entry.arguments[0], None)
                 if closed is not None:
-                    self._give_up(process, closed)
+                    self._connections.give_up(process, closed)
             return
         call = self._table.get(entry.number) or self._table[calls._BEYOND]
         if process.filtered and _is_of_filter(name, call.sense, error, tid):
@@ -468,7 +427,7 @@ class Tracer:
         if call.dirfd_arg != calls.NO_ARG:
             fd = arguments[call.dirfd_arg] & 0xFFFFFFFF
             start = f"fd/{fd}" if fd < 1 << 31 else "cwd"
-        return path, _link(f"/proc/{pid}/{start}")
+        return path, link(f"/proc/{pid}/{start}")
 
     def _not_started(
         self, process: Process, tid: int, entry: Entry, error: int, sense: int
@@ -482,7 +441,7 @@ class Tracer:
                 **self._base(process),  # type: ignore[arg-type]
                 path=text(path),
                 argv=tuple(map(text, argv)),
-                cwd=_link(f"/proc/{tid}/cwd") or None,
+                cwd=link(f"/proc/{tid}/cwd") or None,
                 errno=abi.errno_name(error),
             )
         )
@@ -513,7 +472,7 @@ class Tracer:
         )
 
     def _not_bound(self, process: Process, entry: Entry, error: int) -> None:
-        peer = self._address(process, entry.arguments[1], entry.arguments[2])
+        peer = address_of(process, entry.arguments[1], entry.arguments[2])
         if peer is None or error == errno.EADDRINUSE:
             return
         base = {**self._base(process), "syscall": "bind", "errno": abi.errno_name(error)}
@@ -537,125 +496,7 @@ class Tracer:
         else:
             parts = [(address, size)]
         for start, length in parts:
-            piece = ptrace.read(pid, start, min(length, _PIECE))
-            if fd == 1 and not process.together:
-                process.output = (process.output + piece)[-_OUTPUT:]
-                continue
-            room = _WORDS_FIRST - len(process.first)
-            process.first += piece[:room] if room > 0 else b""
-            process.last = (process.last + piece[max(0, room) :])[-_WORDS_LAST:]
-
-    # --- sockets --------------------------------------------------------------------------
-
-    def _address(self, process: Process, address: int, size: int) -> Peer | None:
-        return parse_address(ptrace.read(process.member.pid, address, min(size, ADDRESS_MAX)))
-
-    def _of_sockets(
-        self, process: Process, name: str, entry: Entry, result: int, error: int
-    ) -> None:
-        arguments = entry.arguments
-        fd = arguments[0]
-        if name == "socket" and not error:
-            kind = abi.SOCKET_TYPES.get(arguments[1] & 0xF, f"type_{arguments[1] & 0xF}")
-            process.sockets[result] = Socket(kind)
-        elif name == "connect":
-            self._connect(process, entry, error)
-        elif name == "listen" and not error:
-            self._listeners.add(process.member.pid, fd)
-        elif name in ("dup", "dup2", "dup3") and not error and fd in process.sockets:
-            process.sockets[result] = process.sockets[fd]
-        elif fd in process.sockets:
-            one = process.sockets[fd]
-            if name == "getsockopt" and arguments[1:3] == (_SOL_SOCKET, _SO_ERROR) and not error:
-                raw = ptrace.read(process.member.pid, arguments[3], 4)
-                self._answered(process, one, int.from_bytes(raw, "little"))
-            elif one.since_ns and error in _UNREACHED:
-                self._answered(process, one, error)
-            elif one.since_ns and not error and name in (*_SENDS, *_RECEIVES, "sendmsg", "recvmsg"):
-                self._answered(process, one, 0)
-            elif error in _UNREACHED and one.peer is not None:
-                self._tell(process, one, error, in_use=True)
-            if not error:
-                self._queries(process, one, name, arguments, result)
-
-    def _connect(self, process: Process, entry: Entry, error: int) -> None:
-        fd = entry.arguments[0]
-        peer = self._address(process, entry.arguments[1], entry.arguments[2])
-        if peer is None or peer.family == "unspec":
-            return
-        one = process.sockets.setdefault(fd, Socket())
-        if one.since_ns:  # asked again: EISCONN, EALREADY, or why it failed
-            if error not in (errno.EALREADY, errno.EINPROGRESS):
-                self._answered(process, one, 0 if error == errno.EISCONN else error)
-            return
-        one.peer = peer
-        if error == errno.EINPROGRESS:
-            one.since_ns = time.time_ns()
-        elif error not in (errno.EINTR, errno.EISCONN):
-            self._tell(process, one, error)
-
-    def _answered(self, process: Process, one: Socket, error: int) -> None:
-        if one.since_ns:
-            self._tell(process, one, error, took_ns=time.time_ns() - one.since_ns)
-            one.since_ns = 0
-
-    def _give_up(self, process: Process, one: Socket) -> None:
-        if one.since_ns:
-            self._tell(process, one, 0, took_ns=time.time_ns() - one.since_ns, abandoned=True)
-            one.since_ns = 0
-
-    def _tell(
-        self,
-        process: Process,
-        one: Socket,
-        error: int,
-        *,
-        took_ns: int | None = None,
-        abandoned: bool = False,
-        in_use: bool = False,
-    ) -> None:
-        if one.peer is None:
-            return
-        reached = not (error or abandoned)
-        self._send(
-            Connect(
-                **self._base(process),  # type: ignore[arg-type]
-                family=one.peer.family,
-                address=one.peer.address,
-                port=one.peer.port,
-                protocol=one.protocol,
-                errno=abi.errno_name(error) if error else None,
-                duration_s=took_ns / 1e9 if took_ns is not None else None,
-                abandoned=True if abandoned else None,
-                in_use=True if in_use and one.protocol == "stream" else None,
-                server=self._listeners.at(one.peer, one.protocol) if reached else None,
-            )
-        )
-
-    def _queries(
-        self, process: Process, one: Socket, name: str, arguments: tuple[int, ...], result: int
-    ) -> None:
-        """Names that are asked for over port 53, and the answers."""
-        if not one.is_of_names:
-            return
-        pid = process.member.pid
-        for address, size in _payloads(pid, name, arguments, result):
-            message = dns.parse(ptrace.read(pid, address, min(size, _DATAGRAM)))
-            if message is None:
-                continue
-            key = (pid, message.id, message.name, message.type)
-            asked = self._asked.get(key)
-            if message.answer and asked is not None:
-                del self._asked[key]
-                event = _answer(asked, message.rcode)
-                self._send(event)
-            elif not message.answer and asked is None and one.peer is not None:
-                self._asked[key] = Dns(
-                    **self._base(process),  # type: ignore[arg-type]
-                    name=message.name,
-                    query=message.type,
-                    resolver=one.peer.address,
-                )
+            process.hear(fd, ptrace.read(pid, start, min(length, _PIECE)))
 
     # --- events ---------------------------------------------------------------------------
 
@@ -683,39 +524,6 @@ class Tracer:
         data = HEAD.pack(len(data)) + data
         while data:
             data = data[os.write(self._out, data) :]
-
-
-def _answer(asked: Dns, rcode: str) -> Dns:
-    took_s = (time.time_ns() - asked.time_ns) / 1e9
-    return dataclasses.replace(asked, rcode=rcode, duration_s=took_s)
-
-
-def _payloads(
-    pid: int, name: str, arguments: tuple[int, ...], result: int
-) -> list[tuple[int, int]]:
-    """Where what was sent or received lies: addresses and sizes."""
-    if name in _SENDS:
-        return [(arguments[1], arguments[2])]
-    if name in _RECEIVES:
-        return [(arguments[1], result)]
-    if name in ("sendmsg", "recvmsg"):
-        return _of_message(pid, arguments[1])
-    if name == "sendmmsg":
-        return [
-            pair
-            for at in range(min(result, 4))
-            for pair in _of_message(pid, arguments[1] + 64 * at)
-        ]
-    return []
-
-
-def _of_message(pid: int, address: int) -> list[tuple[int, int]]:
-    """The first piece of a struct msghdr."""
-    head = ptrace.read(pid, address, 32)
-    if len(head) < 32:
-        return []
-    vector = ptrace.read(pid, struct.unpack_from("=Q", head, 16)[0], 16)
-    return [struct.unpack("=QQ", vector)] if len(vector) == 16 else []
 
 
 def _group(tid: int) -> int:
@@ -787,13 +595,6 @@ def _comm(pid: int) -> bytes:
             return file.read().rstrip(b"\n")
     except OSError:
         return b""
-
-
-def _link(path: str) -> str:
-    try:
-        return text(os.fsencode(os.readlink(path)))
-    except OSError:
-        return ""
 
 
 def _signal_origin(tid: int) -> tuple[int, int]:
