@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     inferred.suspects,
 )
 CERTAIN_ENOUGH = 0.62  # below it, a finding is an alternative to the work's own fault
+_INFERRED_ENOUGH = 0.55  # where nobody sees refusals, to not knowing
 ALTERNATIVES = 4
 DISMISSALS = 50
 
@@ -65,12 +66,16 @@ def explain(case: Case) -> Explanation:
     apart = interface.verdict(case) or sandbox.fate(case)
     if apart is not None:
         ranked = [apart, *ranked]
-    elif not ranked or ranked[0].confidence < CERTAIN_ENOUGH:
+    elif not ranked or ranked[0].confidence < _enough(case):
         rival = ranked[0].confidence if ranked else 0.0
         ranked = [workload.verdict(story, rival), *ranked]
     return Explanation(
         ranked[0], tuple(ranked[1 : 1 + ALTERNATIVES]), tuple(dismissed[:DISMISSALS])
     )
+
+
+def _enough(case: Case) -> float:
+    return _INFERRED_ENOUGH if case.coverage.only_looks else CERTAIN_ENOUGH
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -177,6 +177,34 @@ def test_a_connection_that_nobody_answers(
     assert report["verdict"]["cause"] == "net.timeout"
 
 
+LINKED = """
+ip link set lo up
+ip link add v0 type veth peer name v1
+ip address add 10.9.9.1/24 dev v0
+ip link set v0 up && ip link set v1 up
+exec "$@"
+"""
+SILENT = """
+import socket
+listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+full = [socket.socket() for _ in range(3)]
+for one in full[:2]:
+    one.setblocking(False)
+    one.connect_ex(listener.getsockname())
+full[2].setblocking(False)
+full[2].connect_ex(("10.9.9.2", 80))
+socket.create_connection(listener.getsockname(), 1.5)
+"""
+
+
+def test_a_neighbour_that_is_not_there_explains_no_other_wait(tmp_path: Path) -> None:
+    """Its address is looked for in vain, which is as good as a refusal (EHOSTUNREACH)."""
+    before = ["unshare", "--net", "sh", "-c", LINKED, "sh"]
+    _, report = watched(tmp_path, PYTHON, "-c", SILENT, before=before)
+    assert {event["address"] for event in of_kind(report, "connect")} == {"127.0.0.1"}
+    assert report["verdict"]["cause"] == "net.timeout"
+
+
 def test_a_file_system_that_becomes_full(tmp_path: Path) -> None:
     mounted = [
         "unshare",

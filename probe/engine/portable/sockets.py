@@ -7,6 +7,8 @@ import socket
 import sys
 from dataclasses import dataclass
 
+from probe.events import is_local
+
 _TABLE_MAX = 1 << 20  # bytes that are read of one
 _DESCRIPTORS_MAX = 256
 _ESTABLISHED, _SYN_SENT = 1, 2
@@ -87,11 +89,30 @@ def inodes(pid: int) -> set[int]:
     return found
 
 
-def neighbours_missing(pid: int) -> bool:
-    """Whether somebody on the way does not answer at all: its address is asked for in vain."""
-    try:
-        with open(f"/proc/{pid}/net/arp", encoding="ascii", errors="replace") as file:
-            lines = file.read(_TABLE_MAX).split("\n")[1:]
-    except OSError:
+def is_next_hop_missing(pid: int, entry: Entry) -> bool:
+    """Whether who is to be asked first does not answer: its hardware address is looked for in vain.
+
+    That is the peer where it is a neighbour, else a gateway (proc(5), /proc/PID/net).
+    """
+    if is_local(entry.family, entry.address):
         return False
-    return any(words[2] == "0x0" for words in map(str.split, lines) if len(words) > 2)
+    missing = {words[0] for words in _rows(pid, "arp") if words[2:3] == ["0x0"]}
+    if not missing or entry.address in missing:
+        return bool(missing)
+    gateways = {_gateway(words[2]) for words in _rows(pid, "route") if len(words) > 2}
+    return not missing.isdisjoint(gateways)
+
+
+def _gateway(text: str) -> str:
+    try:
+        return socket.inet_ntop(socket.AF_INET, int(text, 16).to_bytes(4, sys.byteorder))
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _rows(pid: int, name: str) -> list[list[str]]:
+    try:
+        with open(f"/proc/{pid}/net/{name}", encoding="ascii", errors="replace") as file:
+            return [line.split() for line in file.read(_TABLE_MAX).split("\n")[1:]]
+    except OSError:
+        return []

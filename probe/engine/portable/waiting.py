@@ -61,7 +61,7 @@ class Waiting:
             entry = states.get(inode)
             if entry is not None and not entry.established:
                 wait.last_ns = now_ns
-                wait.suspicious = not sockets.neighbours_missing(wait.member.pid)
+                wait.suspicious = not sockets.is_next_hop_missing(wait.member.pid, entry)
                 continue
             del self._waits[inode]
             outcome = _outcome(wait, abandoned=entry is None)
