@@ -82,8 +82,10 @@ def _reader(story: Story, event: Event) -> Process | None:
     for fetcher in story.tree.ancestors(event.pid):
         if fetcher.status == 0 and _goes_there(fetcher, event):
             brought = story.flows.products(fetcher)
-            later = (one for one in story.sufferers if one.born_ns >= fetcher.end_ns)
-            return next((one for one in later if one.wants(brought, fetcher.end_ns)), None)
+            later = (one for one in story.tree.failed if one.born_ns >= fetcher.end_ns)
+            reader = next((one for one in later if one.wants(brought, fetcher.end_ns)), None)
+            line = story.tree.ancestors(reader.pid) if reader is not None else []
+            return next((one for one in line if one in story.sufferers), None)
     return None
 
 

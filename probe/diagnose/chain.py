@@ -111,7 +111,7 @@ class Chain:
 
     def _weigh_makers(self) -> None:
         """Who failed and was to make what somebody else failed for the want of."""
-        failed = [one for one in self._tree.processes.values() if one.failed]
+        failed = self._tree.failed
         makers = (one for one in failed if self._flows.products(one))
         sufferers = [one for one in failed if one.weight >= SUFFERED][:_MAKERS]
         for maker in itertools.islice(makers, _MAKERS):
@@ -126,7 +126,7 @@ class Chain:
 
     def _weigh_captured(self) -> None:
         """Who failed in a pipeline whose output, of which nothing came, a shell took for itself."""
-        for process in [one for one in self._tree.processes.values() if one.failed][:_MAKERS]:
+        for process in self._tree.failed[:_MAKERS]:
             if process.weight >= SUFFERED or (process.exit and process.exit.last_output):
                 continue
             taker = self._taker(process)
@@ -139,7 +139,10 @@ class Chain:
         if asks or not self._flows.is_captured(process):
             return None
         above = self._tree.ancestors(process.pid)[1:]
-        return next((one for one in above if one.is_shell and one.weight >= SUFFERED), None)
+        taker = next((one for one in above if one.was_shell(process.end_ns)), None)
+        if taker is None or not taker.is_shell or taker.weight < SUFFERED:
+            return None  # it has become another program, or nobody missed it
+        return taker
 
     def _patience(self, taker: Process, process: Process) -> float:
         """The less likely, the more the shell did afterwards."""

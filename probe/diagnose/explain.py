@@ -99,7 +99,7 @@ def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
     for at, one in enumerate(ranked[1:], 1):
         first = ranked[0].suspect
         if (
-            (one.finding.confidence >= CERTAIN_ENOUGH and _follows(first, one.suspect))
+            (one.finding.confidence >= CERTAIN_ENOUGH and _follows(story, first, one.suspect))
             or _was_to_be_made(story, first, one)
             or _was_to_serve(first.event, one.suspect.event)
         ):
@@ -109,7 +109,7 @@ def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
     return found
 
 
-def _follows(suspect: Suspect, reason: Suspect) -> bool:
+def _follows(story: Story, suspect: Suspect, reason: Suspect) -> bool:
     """Whether one is what becomes of the other: patience lost, or a service that is away.
 
     What somebody was waiting for comes before who lost patience; what ended a service
@@ -118,14 +118,23 @@ def _follows(suspect: Suspect, reason: Suspect) -> bool:
     if suspect.cause == "limit.killed":
         kept_it = isinstance(reason.event, (Connect, Dns)) and reason.prior >= _INSISTED
         return kept_it or reason.event.pid in suspect.killed
+    if not (isinstance(suspect.event, Connect) and suspect.event.is_local):
+        return False
     # A reset follows upon the death of a peer so closely that either may be told first.
     slack_ns = _AT_ONCE_NS if suspect.cause == "net.reset" else 0
-    local = isinstance(suspect.event, Connect) and suspect.event.is_local
     return (
-        local
-        and not isinstance(reason.event, (Connect, Dns))
+        not isinstance(reason.event, (Connect, Dns))
         and reason.event.pid != suspect.event.pid
-        and reason.event.time_ns < suspect.event.time_ns + slack_ns
+        and reason.event.time_ns < _last_try_ns(story, suspect.event) + slack_ns
+    )
+
+
+def _last_try_ns(story: Story, event: Connect) -> int:
+    """When the same service was sought in vain for the last time, by anybody."""
+    return max(
+        one.time_ns
+        for one in story.all(Connect)
+        if (one.address, one.port, one.errno) == (event.address, event.port, event.errno)
     )
 
 

@@ -33,6 +33,7 @@ class Pattern:
     source: str
     answers: frozenset[str] = frozenset()  # errnos or actions; none: any errno
     callers: str = ""  # a regular expression for the program's name; empty: any
+    detail: str = ""  # what the arguments are in words; empty: any
 
 
 def _calls(text: str) -> frozenset[str]:
@@ -141,6 +142,19 @@ PATTERNS = (
         source="madvise(2), sched_setaffinity(2), ioprio_set(2)",
     ),
     Pattern(
+        _calls("prlimit64 getrlimit"),
+        harmless=True,
+        detail="RLIMIT_STACK",
+        why="the C library only wants to know how large the stacks of threads should be",
+        source="https://sourceware.org/git/?p=glibc.git;f=nptl/pthread_create.c",
+    ),
+    Pattern(
+        _calls("pkey_alloc pkey_mprotect"),
+        harmless=True,
+        why="memory is protected without keys",
+        source="pkeys(7), https://chromium.googlesource.com/v8/v8 (thread-isolation.cc)",
+    ),
+    Pattern(
         _calls("prlimit64 setrlimit getrlimit"),
         harmless=True,
         callers=r"^(g?make|gcc|cc|g\+\+|c\+\+|cpp|cc1(plus)?|collect2|lto1)\b",
@@ -200,7 +214,8 @@ def known(event: Seccomp | Syscall) -> Pattern | None:
     answer = event.errno or (event.action if isinstance(event, Seccomp) else "")
     for pattern in PATTERNS:
         answered = answer in pattern.answers if pattern.answers else event.errno is not None
-        if event.syscall in pattern.calls and answered and re.search(pattern.callers, caller):
+        fits = pattern.detail in (event.detail or "") and re.search(pattern.callers, caller)
+        if event.syscall in pattern.calls and answered and fits:
             return pattern
     return None
 

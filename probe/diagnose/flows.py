@@ -19,7 +19,7 @@ class Flows:
 
     def wanted(self, maker: Process, other: Process) -> bool:
         """Whether one wanted what the other was to make: a file, or words through a pipe."""
-        said = _all_words(other)
+        said = "" if self._only_shows(other, maker) else _all_words(other)
         return (
             self._reads_from(other, maker)
             or not self.products(maker).isdisjoint(self._wants(other, maker.end_ns))
@@ -30,6 +30,11 @@ class Flows:
                 for name in maker.unmade
             )
         )
+
+    def _only_shows(self, other: Process, maker: Process) -> bool:
+        """A build tool shows the commands that it starts, and what they say."""
+        below = other in self._tree.ancestors(maker.pid)[1:]
+        return below and not (other.is_shell or other.is_scripted)
 
     def _wants(self, process: Process, since_ns: int) -> frozenset[str]:
         """What it was given since, and what those were given that feed it through a pipe."""

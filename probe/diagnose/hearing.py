@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 
 from probe.causes import CAUSES
@@ -40,8 +42,10 @@ _OF_CALLS = (
 def account(story: Story, suspect: Suspect, borne: Bearer) -> str:
     """What the error output says of it."""
     voice = borne.process
-    if words.passed_over(story.words_above(voice.pid), suspect.mentions):
+    if words.passed_over(story.words_above(voice.pid), (*suspect.mentions, *_jobs(story, voice))):
         return "that it goes without"
+    if borne.ground and _spoke_of_its_own(story, suspect):
+        return "another fault"
     if _is_silenced(story, voice):
         return f"unheard, {_heard_instead(story, suspect, borne)}"
     said = story.words(voice.pid)
@@ -76,6 +80,21 @@ def account(story: Story, suspect: Suspect, borne: Bearer) -> str:
     if story.left_it_to_others(voice):
         return "only others"
     return "something else" if words.is_specific(said) else "that it failed"
+
+
+def _jobs(story: Story, process: Process) -> set[str]:
+    """The names of the scripts that it is part of, as a driver calls them."""
+    line = story.tree.ancestors(process.pid)[:-1]
+    return {os.path.splitext(name)[0] for one in line for name in one.things if _JOB.search(name)}
+
+
+_JOB = re.compile(r"\w{3,}\.(sh|py|js|rb|pl|php|mjs|ts)$")
+
+
+def _spoke_of_its_own(story: Story, suspect: Suspect) -> bool:
+    """A server that tells of a fault of its own served its client badly for that."""
+    said = words.told(story.own_words(suspect.event.pid))
+    return words.own_fault(said) and not _is_told_of(suspect, said)
 
 
 def _silence(process: Process) -> str:
@@ -130,19 +149,24 @@ def heard_above(story: Story, suspect: Suspect) -> str:
     return _fault(said) if words.own_fault(said) else "something else"
 
 
-def above_spoke(story: Story, suspect: Suspect, process: Process) -> bool:
-    """Whether a process above ends with words of its own, about something else."""
-    spelled = (*_spellings(suspect), *_field(suspect))
-    for above in story.tree.ancestors(process.pid)[1:]:
+def above_spoke(story: Story, suspect: Suspect, borne: Bearer) -> str | None:
+    """Of what the next process above ends with words of its own, where it is something else."""
+    spellings = _spellings(suspect)
+    for above in story.tree.ancestors(borne.process.pid)[1:]:
         own = words.told((above.exit.last_words or "") if above.exit else "").strip()
         if not own:
             continue
-        heard = words.mentions(own, spelled)
+        if words.another_thrown(own, spellings) and not borne.wanted:
+            return "above died of another fault"
+        if words.only_warnings(own):
+            return "above only warned"
+        heard = words.mentions(own, (*spellings, *_field(suspect)))
         named = any(words.names(own, thing) for thing in suspect.mentions)
         if heard or named or words.mentions(own, DEATHS):
-            return False
-        return words.is_specific(own) or words.own_fault(own)
-    return False
+            return None
+        specific = words.is_specific(own) or words.own_fault(own)
+        return "above spoke of something else" if specific else None
+    return None
 
 
 def was_thrown(story: Story, suspect: Suspect, process: Process) -> bool:
@@ -158,8 +182,13 @@ def was_told(story: Story, suspect: Suspect) -> bool:
 
 def was_ignored(story: Story, process: Process) -> bool:
     """Those above say that it does not matter: make's (ignored)."""
-    above = story.tree.ancestors(process.pid)[1:]
-    return any(words.ignored(process.exit.last_words or "") for process in above if process.exit)
+    for below, above in itertools.pairwise(story.tree.ancestors(process.pid)):
+        said = above.exit.last_words or "" if above.exit else ""
+        # What it does not ignore is what it ends with.
+        last = [child for child in story.tree.children(above.pid) if child.failed][-1:]
+        if words.ignored(said) and not (words.statuses(said) and below in last):
+            return True
+    return False
 
 
 def spoke_of_another(story: Story, suspect: Suspect, child: Process) -> bool:

@@ -66,7 +66,9 @@ def _kind(event: Connect) -> tuple[object, ...]:
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     attempts = Attempts(story.all(Connect))
     for event in story.worth_judging(Connect, unless=_was_reached):
-        if _came_to_nothing(story, event):
+        if event.errno == "ECONNRESET" and not event.address:
+            yield Dismissal(event.id, "the process at the other end of a socketpair(2) had ended")
+        elif _came_to_nothing(story, event):
             yield _connect(story, event, attempts)
     for process in story.dead_services:
         if process.exit is not None and not process.exit.code:

@@ -145,6 +145,7 @@ def _unsupported(story: Story, event: Syscall) -> Suspect:
     return _suspect(story, event, "syscall.unsupported", prior, what, advice)
 
 
+_MAP_HUGETLB = 0x40000
 # Of these ENOMEM says that nothing is mapped at the address: mincore(2), msync(2), madvise(2).
 _OF_MAPPINGS = frozenset({"mincore", "msync", "madvise", "munlock"})
 
@@ -163,6 +164,8 @@ def _no_memory(story: Story, event: Syscall) -> Suspect | Dismissal:
         enough = size(max(event.limit, ((event.usage or 0) + asked) * 5 // 4))
         advice = f"raise ulimit -v (RLIMIT_AS) above {enough}, or use less at once"
     prior = 0.85
+    if event.syscall == "mmap" and len(event.args) > 3 and event.args[3] & _MAP_HUGETLB:
+        prior = 0.2  # who asks for huge pages is ready for small ones (mmap(2))
     if event.syscall in ("brk", "mremap"):
         # What these refuse is asked of mmap then. Without a limit there was a mapping in the way.
         prior = 0.2 if event.limit is not None else 0.01

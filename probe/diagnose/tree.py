@@ -96,6 +96,11 @@ class Process:
     def is_shell(self) -> bool:
         return self.name in SHELLS
 
+    def was_shell(self, time_ns: int) -> bool:
+        """Whether it was one at that time, with a script or without."""
+        program = self.program_at(time_ns)
+        return program is not None and os.path.basename((*program.argv, "")[0]) in SHELLS
+
     @property
     def name(self) -> str:
         if self.programs:
@@ -212,6 +217,10 @@ class Tree:
                 break
             pid = above.parent
         return pid if pid in self.processes else process.parent
+
+    @functools.cached_property
+    def failed(self) -> list[Process]:
+        return [process for process in self.processes.values() if process.failed]
 
     def children(self, pid: int) -> list[Process]:
         """Those that ended, in the order of their ends."""

@@ -70,8 +70,9 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     found[_handed_on(story, process)] = 1.0
     if any(one.missed for one in story.tree.ancestors(process.pid)):
         found["what it was to make was missed"] = 1.0
-    if hearing.above_spoke(story, suspect, process):
-        found["above spoke of something else"] = 1.0
+    spoke = hearing.above_spoke(story, suspect, borne)
+    if spoke is not None:
+        found[spoke] = 1.0
     beside = _beside(story, process)
     if beside is not None:
         found[beside] = 1.0
@@ -95,9 +96,6 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         return found  # that nothing was heard says nothing
     if suspect.silent:
         found[f"above said {hearing.heard_above(story, suspect)}"] = 1.0
-        above = story.tree.processes.get(process.parent)
-        if above is not None and above.failed:
-            found[f"above ended {_lag(story, suspect.event, above)}"] = 1.0
         return found
     found[f"said {hearing.account(story, suspect, borne)}"] = 1.0
     if hearing.was_thrown(story, suspect, process):

@@ -49,6 +49,7 @@ _OWN_FAULT = re.compile(
     r"\b(Value|Key|Type|Index|Name|"
     r"Attribute|ZeroDivision|Syntax|Unicode|Arithmetic|Reference|Range)Error\b|EADDRINUSE|"
     r"[Aa]ddress (already )?in use|NullPointer|IllegalArgument|OutOfBounds|"
+    r"(ConcurrentModification|ClassCast|NoSuchElement|InputMismatch)Exception|"
     r"undefined (reference|variable|method)|"
     r"\bpanic:(?!.* at .* line \d+\.$)|"  # but Perl's, which comes of a want of memory
     r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
@@ -80,10 +81,12 @@ _MEMORY_FAULT = re.compile(
     r"double free|free\(\): |malloc\(\): |munmap_chunk\(\)|corrupted (size|double|unsorted)|"
     r"stack smashing|buffer overflow detected|Sanitizer: "
 )
-# What C++ throws over a fault in the logic of a program (std::logic_error and its like).
+# What C++ throws over a fault in the logic of a program (std::logic_error and its like), and what
+# JavaScript's engine says of a heap that is as large as it was told to let it grow.
 _LOGIC_FAULT = re.compile(
-    r"instance of '(std::(out_of_range|invalid_argument|length_error|domain_error|logic_error|"
-    r"range_error|bad_cast|bad_optional_access|bad_variant_access|bad_function_call|regex_error))"
+    r"[Hh]eap out of memory|Reached heap limit|instance of '(std::(out_of_range|invalid_argument|"
+    r"length_error|domain_error|logic_error|range_error|bad_cast|bad_optional_access|"
+    r"bad_variant_access|bad_function_call|regex_error))"
 )
 _SOME_FAULT = re.compile(
     r"\b(\w*Error|Traceback|\w*Exception|[Ff]atal|FAILED|ERROR|FAIL|error|[Ff]ailed|failures?|[Cc]annot|[Uu]nable|differ)\b"
@@ -198,12 +201,17 @@ _BY_NOBODY = (  # how an exception is told that nobody caught
     r"\s+at .*\(?node:internal"
 )
 _UNCAUGHT = re.compile(rf"^({_BY_NOBODY})")
-_STACK = re.compile(r"\s+at ")
+_STACK = re.compile(  # of Java and JavaScript, Ruby, Go
+    r"\s+(at|from) |goroutine \d+ \[|[\w./*()]+\([^)]*\)$|\t\S+:\d+( \+0x[0-9a-f]+)?$|"
+    r"exit status \d+$"
+)
 _WARNING = re.compile(
     r"\b((?i:warn(ing)?|skip(s|ped|ping)?|xfail(ed)?)|[Ii]gnor(ed|ing)|optional|disabled|going on|"
     r"continuing|[Ff]all(s|ing)? back|unavailable, |off|instead|not usable|best effort|"
-    r"non-fatal|[Uu]sing (the |a |an )?(default|built-?in|bundled|slower|pure|plain|fallback)|"
-    r"(done|goes|going|running|works?) without)\b|, using \w+$|\(using \w+\)$"
+    r"non-fatal|not (counted|required|needed)|allowed to fail|tolerated|"
+    r"[Uu]sing (the |a |an )?(default|built-?in|bundled|slower|pure|plain|fallback)|"
+    r"(done|goes|going|running|works?) without)\b|\((allowed|optional)\)|"
+    r", using \w+$|\(using \w+\)$"
 )
 # What comes after the work, and is told when it fails, but fails nothing.
 _TIDYING = re.compile(r"(?i)\b(clean(ing)?[- ]?up|tear(ing)?[- ]?down|left behind)\b")
@@ -306,6 +314,12 @@ def warned_at_last(words: str, spellings: tuple[str, ...]) -> bool:
     """It is named in warnings alone, after which nothing is said."""
     named = [line for line in words.splitlines() if mentions(line, spellings)]
     return bool(named) and all(map(_is_warning, named))
+
+
+def only_warnings(words: str) -> bool:
+    """Each line says that something is done without, or the like."""
+    lines = [line for line in words.splitlines() if line.strip()]
+    return bool(lines) and all(map(_is_warning, lines))
 
 
 def nothing_came(words: str) -> bool:

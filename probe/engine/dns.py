@@ -11,6 +11,7 @@ RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP",
 
 _HEADER = struct.Struct(">HHHHHH")
 _ANSWER, _RCODE = 0x8000, 0x000F
+_INTERNET, _UNICAST = 1, 0x8000  # the class IN, and a bit of multicast DNS (RFC 6762)
 _LABEL_MAX, _NAME_MAX = 63, 255
 
 
@@ -46,7 +47,9 @@ def _parse(data: bytes) -> Message | None:
     name, at = _name(data, _HEADER.size)
     if questions != 1 or name is None or at + 4 > len(data):
         return None
-    kind = int.from_bytes(data[at : at + 2], "big")
+    kind, of = (int.from_bytes(data[one : one + 2], "big") for one in (at, at + 2))
+    if of & ~_UNICAST != _INTERNET:
+        return None  # a socket that has become another, and what it carries only looks like one
     rcode = flags & _RCODE
     return Message(
         number,

@@ -37,6 +37,14 @@ def test_a_message_is_read(
     assert dns.parse(struct.pack(">H", len(data)) + data) == expected
 
 
+def test_a_question_is_of_the_internet() -> None:
+    """What a descriptor carries that has become another socket only looks like one."""
+    asked = message(7, 0, ["example"], 1)
+    assert dns.parse(asked[:-2] + struct.pack(">H", 0x8001)) == dns.parse(asked)  # RFC 6762
+    for other in (0, 3, 0x0100):
+        assert dns.parse(asked[:-2] + struct.pack(">H", other)) is None
+
+
 @pytest.mark.parametrize("data", [b"", b"\0" * 11, b"\0" * 12, b"\xff" * 300])
 def test_what_is_no_message(data: bytes) -> None:
     assert dns.parse(data) is None

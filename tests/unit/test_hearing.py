@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from test_diagnose import ROOT, at, cause, ended
+from test_diagnose import FULL, ROOT, at, cause, ended, span
 
-from probe.diagnose import words
+from probe.diagnose import make_case, words
+from probe.diagnose.explain import suspects
+from probe.diagnose.story import Story, Suspect
+from probe.diagnose.weighing import grounds
 from probe.events import Connect, Event, Exec, File, Seccomp
 
 CHILD, GRANDCHILD = 101, 102
@@ -40,10 +43,8 @@ def started(sequence: int, ms: int, pid: int, path: str, *argv: str, parent: int
         # In one chain of exceptions, the first is the reason of the last.
         (TRACE + THREADS + CONTEXT + TRACE + "KeyError: 'a'\n", "fs.read_only"),
         (TRACE + "OSError: [Errno 30] Read-only file system: '/srv/out'\n", "fs.read_only"),
-        # What was to be read is nothing, so it comes of the refusal after all.
-        (THREADS + TRACE + "TypeError: 'NoneType' object is not iterable\n", "fs.read_only"),
     ],
-    ids=["another", "a chain", "itself", "a lack"],
+    ids=["another", "a chain", "itself"],
 )
 def test_an_exception_that_comes_after_what_was_told(said: str, expected: str) -> None:
     events = [read_only(1, 900), ended(2, 1000, last_words=said)]
@@ -174,3 +175,66 @@ def test_what_was_fetched_in_vain_is_missed_in_the_product(
         ended(6, 700, last_words="assertion failed: text '2 items' not on page\n"),
     ]
     assert cause(events) == expected
+
+
+DRIVER = "helper: lock: Operation not permitted\na 1\nb 2\n"
+PANIC = """panic: runtime error: index out of range [1] with length 1
+
+goroutine 1 [running]:
+main.main()
+\t/w/main.go:16 +0x298
+exit status 2
+"""
+JAVA = """no revision: flock: Operation not permitted
+Exception in thread "main" java.util.ConcurrentModificationException
+\tat java.base/java.util.ArrayList$Itr.next(ArrayList.java:967)
+\tat Main.main(Main.java:9)
+"""
+
+
+def helped(said: str, **end: object) -> list[Event]:
+    """A driver whose helper is refused something, and which fails later."""
+    return [
+        started(1, 10, CHILD, "/usr/bin/flock", "-n", "lock", "true"),
+        denied(2, 20, CHILD, "flock"),
+        ended(3, 30, CHILD, ppid=ROOT, code=65, last_words="flock: lock: Operation not permitted"),
+        ended(4, 1000, last_words=said, **end),
+    ]
+
+
+@pytest.mark.parametrize("said", [DRIVER + PANIC, JAVA])
+def test_a_driver_that_dies_of_another_fault_has_got_over_its_helper(said: str) -> None:
+    assert cause(helped(said, code=2)) == "workload.failed"
+    assert cause(helped(DRIVER, code=2)) == "seccomp.denied"
+
+
+def test_what_make_ignores_is_one_of_its_commands_not_all() -> None:
+    told = "make: [Makefile:3: golden] Error 1 (ignored)\nmake: *** [Makefile:6: own] Error 1\n"
+    events: list[Event] = [
+        started(1, 10, ROOT, "/usr/bin/make", "-j2"),
+        started(2, 100, CHILD, "/usr/bin/diff", "golden", "got"),
+        ended(3, 200, CHILD, ppid=ROOT, duration_s=0.1),
+        started(4, 300, GRANDCHILD, "/usr/bin/chown", "33:33", "data"),
+        Seccomp(
+            **{**at(5, 310, GRANDCHILD), "ppid": ROOT},
+            syscall="fchownat",
+            path="data",
+            errno="EPERM",
+        ),
+        ended(
+            6,
+            320,
+            GRANDCHILD,
+            ppid=ROOT,
+            duration_s=0.02,
+            last_words="chown: changing ownership of 'data': Operation not permitted\n",
+        ),
+        ended(7, 400, code=2, last_words=told),
+    ]
+    case = make_case(span(), events, FULL)
+    grounds_of = {
+        one.event.pid: grounds(Story(case), one)
+        for one in suspects(Story(case))
+        if isinstance(one, Suspect)
+    }
+    assert "those above ignored it" not in grounds_of[GRANDCHILD]
