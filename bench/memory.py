@@ -8,6 +8,7 @@ Beside them the floor: the same interpreter doing nothing.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import subprocess
 import sys
@@ -49,8 +50,9 @@ def size(pid: int) -> Size:
     """Of a running process."""
     maps = 0
     for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        fields = dict(map(_field, info.read_text().splitlines()))
-        maps += int(fields["memlock"]) if "map_id" in fields else 0
+        with contextlib.suppress(FileNotFoundError):  # it has been closed since
+            fields = dict(map(_field, info.read_text().splitlines()))
+            maps += int(fields["memlock"]) if "map_id" in fields else 0
     return Size(psutil.Process(pid).memory_info().rss / MB, maps / MB)
 
 

@@ -8,7 +8,7 @@
 #include "events.h"
 #include <bpf/bpf_helpers.h>
 
-#define RING_SIZE (1 << 20)
+#define RING_SIZE (1 << 21) /* a burst of four hundred refusals of a file each */
 #define PID_LEVELS 8
 #define SYSCALLS 512
 
