@@ -71,7 +71,11 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
         summary=f"{story.who(event)} could not start {event.path.rstrip()}: {what}",
         advice=advice,
         mentions=(event.path, name, *([event.detail] if event.detail else [])),
+        most=_UNSEEN_MOST if cause == "exec.permission" and event.reason is None else 1.0,
     )
+
+
+_UNSEEN_MOST = 0.7  # where the sandbox went before its modes and mounts could be looked at
 
 
 def _became_it(story: Story, event: Exec) -> bool:
@@ -130,9 +134,13 @@ def _not_found(event: Exec) -> tuple[str, str]:
 
 
 def _permission(event: Exec) -> tuple[str, str]:
-    detail = event.detail or "permission denied"
+    if event.reason is None:
+        return (
+            "permission denied; its mode and its mount had gone before they could be looked at",
+            f"chmod +x {event.path}; if it has the bit, mount its file system without noexec",
+        )
     return (
-        f"{detail}, uid {event.uid}",
+        f"{event.detail or 'permission denied'}, uid {event.uid}",
         f"chmod +x {event.path}, or start it through its interpreter",
     )
 
