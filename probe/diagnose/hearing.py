@@ -184,11 +184,15 @@ def was_ignored(story: Story, process: Process) -> bool:
     """Those above say that it does not matter: make's (ignored)."""
     for below, above in itertools.pairwise(story.tree.ancestors(process.pid)):
         said = above.exit.last_words or "" if above.exit else ""
-        # What it does not ignore is what it ends with.
-        last = [child for child in story.tree.children(above.pid) if child.failed][-1:]
-        if words.ignored(said) and not (words.statuses(said) and below in last):
-            return True
+        if words.ignored(said) and not (words.statuses(said) and _failed_last(story, below)):
+            return True  # what it does not ignore is what it ends with
     return False
+
+
+def _failed_last(story: Story, child: Process) -> bool:
+    """Of its parent's children."""
+    failed = (one for one in reversed(story.tree.children(child.parent)) if one.failed)
+    return next(failed, None) is child
 
 
 def spoke_of_another(story: Story, suspect: Suspect, child: Process) -> bool:

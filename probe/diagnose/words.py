@@ -376,11 +376,10 @@ def thrown_after(words: str, spellings: tuple[str, ...]) -> bool:
 
 def another_thrown(words: str, spellings: tuple[str, ...]) -> bool:
     """It was told, and then the process died of an exception of the work's own, over no lack."""
-    if any(chain in words for chain in _CHAINS) or nothing_came(words):
+    thrown = _THROWN.search(words)
+    if thrown is None or any(chain in words for chain in _CHAINS):
         return False
-    lines = words.splitlines()
-    thrown = next((at for at, line in enumerate(lines) if _THROWN.match(line)), None)
-    if thrown is None or any(mentions(line, spellings) for line in lines[thrown:]):
+    if mentions(words[thrown.start() :], spellings) or nothing_came(words):
         return False
     return own_fault(last_line(words))
 
