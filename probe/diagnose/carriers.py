@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probe.diagnose import words
-from probe.diagnose.chain import SUFFERED
 from probe.diagnose.story import Story, Suspect
-from probe.diagnose.tree import Process
+from probe.diagnose.tree import SUFFERED, Process
 from probe.events import Connect, Dns, Event, File, Oom, Seccomp
 
 # What everybody meets with, and gets over, is not among them.
@@ -79,13 +78,14 @@ def bearer(story: Story, suspect: Suspect) -> Bearer:
 
 
 def _reader(story: Story, event: Event) -> Process | None:
+    """Who failed over what a program had brought that went there in vain, and ended well."""
     for fetcher in story.tree.ancestors(event.pid):
         if fetcher.status == 0 and _goes_there(fetcher, event):
             brought = story.flows.products(fetcher)
             later = (one for one in story.tree.failed if one.born_ns >= fetcher.end_ns)
             reader = next((one for one in later if one.wants(brought, fetcher.end_ns)), None)
             line = story.tree.ancestors(reader.pid) if reader is not None else []
-            return next((one for one in line if one in story.sufferers), None)
+            return next((one for one in line if one.suffers), None)
     return None
 
 
@@ -106,9 +106,9 @@ def _chief(story: Story, worker: Process) -> Process | None:
     A shell goes by its children's statuses; what a pool's worker met with comes back as words.
     """
     above = story.tree.processes.get(worker.parent)
-    if above is None or worker.programs or worker.failed or above.weight < SUFFERED:
+    if above is None or worker.programs or worker.failed or not above.suffers:
         return None
-    pool = above.failed and above.programs and not above.is_shell
+    pool = bool(above.programs) and not above.is_shell
     others = any(child.failed for child in story.tree.children(above.pid))
     return above if pool and not others else None
 
@@ -144,7 +144,7 @@ def _mourner(story: Story, event: Oom, victim: Process) -> Process | None:
 
 
 def _told_of(story: Story, process: Process, errno: str) -> bool:
-    if not (process.failed and process.weight >= SUFFERED):
+    if not process.suffers:
         return False
     said = story.own_words(process.pid)
     return words.says(said, errno) or (errno in _OF_SERVERS and words.could_not_write(said))

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict, deque
 
 from probe.diagnose import words
 from probe.diagnose.flows import Flows
-from probe.diagnose.tree import Process, Tree
+from probe.diagnose.tree import SUFFERED, Process, Tree
 from probe.events import Signal
 
 _SECOND = 1_000_000_000
@@ -17,7 +17,6 @@ _IDLE = frozenset({"sleep", "true", "echo", "date", "cat", "rm", "tail", "kill"}
 _ATTEMPTS = 3
 _NEIGHBOURS = 8  # siblings that may have been one pipeline
 _NEGLIGIBLE = 0.02
-SUFFERED = 0.5  # the weight of a process whose failure surely became the span's
 _MAKERS_LINK = 0.9
 _MAKERS = 32  # that are compared with each other
 TIMED_OUT = frozenset({124, 137})  # timeout(1), 137 when it had to kill
@@ -113,7 +112,7 @@ class Chain:
         """Who failed and was to make what somebody else failed for the want of."""
         failed = self._tree.failed
         makers = (one for one in failed if self._flows.products(one))
-        sufferers = [one for one in failed if one.weight >= SUFFERED][:_MAKERS]
+        sufferers = [one for one in failed if one.suffers][:_MAKERS]
         for maker in itertools.islice(makers, _MAKERS):
             for other in sufferers:
                 if (

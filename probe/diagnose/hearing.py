@@ -184,14 +184,13 @@ def was_ignored(story: Story, process: Process) -> bool:
     """Those above say that it does not matter: make's (ignored)."""
     for below, above in itertools.pairwise(story.tree.ancestors(process.pid)):
         said = above.exit.last_words or "" if above.exit else ""
-        if words.ignored(said) and not (words.statuses(said) and _failed_last(story, below)):
+        if words.ignored(said) and not (words.statuses(said) and _failed_last(story, below, above)):
             return True  # what it does not ignore is what it ends with
     return False
 
 
-def _failed_last(story: Story, child: Process) -> bool:
-    """Of its parent's children."""
-    failed = (one for one in reversed(story.tree.children(child.parent)) if one.failed)
+def _failed_last(story: Story, child: Process, parent: Process) -> bool:
+    failed = (one for one in reversed(story.tree.children(parent.pid)) if one.failed)
     return next(failed, None) is child
 
 

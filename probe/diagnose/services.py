@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Iterator
 
-from probe.diagnose.chain import SUFFERED
 from probe.diagnose.tree import Process, Tree
 from probe.events import Connect, Event
 
@@ -20,8 +19,8 @@ class Services:
         self._tree = tree
         self._served: dict[int, list[Connect]] = {}  # by server, in order of time
         for connect in connects:
-            if connect.server not in (None, connect.pid) and connect.errno is None:
-                self._served.setdefault(connect.server or 0, []).append(connect)
+            if connect.server is not None and connect.server != connect.pid:
+                self._served.setdefault(connect.server, []).append(connect)
 
     def sufferer(self, event: Event) -> Process | None:
         """Who failed over what came to a process while it served a client: the client, or who
@@ -30,7 +29,7 @@ class Services:
             return None
         for client in self._clients(event):
             for above in self._tree.ancestors(client.pid):
-                if above.failed and above.weight >= SUFFERED and above.pid != event.pid:
+                if above.suffers and above.pid != event.pid:
                     return above
         return None
 

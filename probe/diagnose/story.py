@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from probe.diagnose import words
 from probe.diagnose.case import Case
-from probe.diagnose.chain import SUFFERED, Chain
+from probe.diagnose.chain import Chain
 from probe.diagnose.crashes import ACCIDENTS, YIELD_NOTHING
 from probe.diagnose.flows import Flows
 from probe.diagnose.services import Services
@@ -214,8 +214,7 @@ class Story:
     @functools.cached_property
     def sufferers(self) -> list[Process]:
         """The processes whose failure surely became the span's."""
-        processes = self.tree.processes.values()
-        return [one for one in processes if one.failed and one.weight >= SUFFERED]
+        return [one for one in self.tree.processes.values() if one.suffers]
 
     @functools.cached_property
     def crashed(self) -> list[Process]:

@@ -14,6 +14,7 @@ from probe.span import Span
 
 _SECOND = 1_000_000_000
 _NEVER = 1 << 63
+SUFFERED = 0.5  # the weight of a process whose failure surely became the span's
 _DEPTH = 64
 PIPE = "pipe:"
 MAKING = r"mkdir|mknod|creat|^open|link|rename|copy_file|sendfile"  # syscalls
@@ -65,6 +66,11 @@ class Process:
     @property
     def failed(self) -> bool:
         return self.exit is not None and self.exit.code != 0
+
+    @property
+    def suffers(self) -> bool:
+        """Its failure surely became the span's."""
+        return self.failed and self.weight >= SUFFERED
 
     @property
     def status(self) -> int | None:
