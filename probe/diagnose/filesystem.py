@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.memory import size
-from probe.diagnose.process import is_program_path
+from probe.diagnose.process import UNSEEN_MOST, is_program_path
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.events import Exec, Exit, File, Seccomp
@@ -281,11 +281,12 @@ def _file(story: Story, event: File) -> Suspect:
     cause = _cause(event)
     what, advice = _WORDS[cause]
     folder = event.mount or os.path.dirname(event.path) or event.cwd or "/"
+    may_run = cause == "exec.permission"  # is what was asked
     fields = {
         "folder": folder,
         "path": event.obstacle or event.path,
         "uid": event.uid,
-        "mode": event.mode or "its mode or owner",
+        "mode": event.mode or f"its mode or {'a noexec mount' if may_run else 'owner'}",
         "size": f" ({size(event.size)})" if event.size is not None else "",
         "limit": _limit(event),
         "syscall": event.syscall,
@@ -299,7 +300,13 @@ def _file(story: Story, event: File) -> Suspect:
         f"{what.format(**fields)} ({event.errno})",
         advice=advice.format(**fields),
         mentions=(event.path, os.path.basename(event.path)),
+        most=UNSEEN_MOST if _is_unseen(event) else 1.0,
     )
+
+
+def _is_unseen(event: File) -> bool:
+    """Whether it is a refusal for which nobody could look at the modes any more."""
+    return event.errno in ("EACCES", "EPERM") and event.reason is None and event.mode is None
 
 
 def _is_idle_question(story: Story, event: File) -> bool:
@@ -318,6 +325,8 @@ def _limit(event: File) -> str:
 def _cause(event: File) -> str:
     if event.errno in ("EACCES", "EPERM") and event.reason in _WORDS:
         return event.reason
+    if _is_unseen(event) and "X_OK" in (event.detail or ""):
+        return "exec.permission"
     if event.errno == "EPERM" and "chown" in event.syscall:
         return "capability.missing"
     if event.errno == "ENOSPC":

@@ -71,11 +71,11 @@ def _exec(story: Story, event: Exec) -> Suspect | Dismissal | None:
         summary=f"{story.who(event)} could not start {event.path.rstrip()}: {what}",
         advice=advice,
         mentions=(event.path, name, *([event.detail] if event.detail else [])),
-        most=_UNSEEN_MOST if cause == "exec.permission" and event.reason is None else 1.0,
+        most=UNSEEN_MOST if cause == "exec.permission" and event.reason is None else 1.0,
     )
 
 
-_UNSEEN_MOST = 0.7  # where the sandbox went before its modes and mounts could be looked at
+UNSEEN_MOST = 0.7  # where the sandbox went before its modes and mounts could be looked at
 
 
 def _became_it(story: Story, event: Exec) -> bool:

@@ -20,6 +20,7 @@ from probe.events import (
     Event,
     Exec,
     Exit,
+    File,
     Oom,
     Seccomp,
     Signal,
@@ -565,11 +566,15 @@ def test_the_size_of_the_stack_is_asked_for_by_every_program() -> None:
 
 def test_who_could_not_look_at_a_program_is_not_sure_why_it_may_not_start() -> None:
     """No execute bit, a noexec mount and a policy look alike without a look (execve(2), EACCES)."""
-    refusal = Exec(**at(1, 990), path="/tmp/tool", argv=("tool",), errno="EACCES")
-    seen = dataclasses.replace(refusal, reason="exec.permission", detail="mode 0644")
-    sure = []
-    for event in (refusal, seen):
-        verdict = explain(make_case(span(exit_code=126), [event, ended(2, 1000, code=126)], FULL))
-        assert verdict.verdict is not None and verdict.verdict.cause == "exec.permission"
-        sure.append(verdict.verdict.confidence)
-    assert sure[0] <= 0.7 < sure[1]
+    started = Exec(**at(1, 990), path="/tmp/tool", argv=("tool",), errno="EACCES")
+    asked = File(
+        **at(1, 990), syscall="access", path="/tmp/tool", errno="EACCES", detail="mode X_OK"
+    )
+    for refusal in (started, asked):
+        sure = []
+        for event in (refusal, dataclasses.replace(refusal, reason="exec.permission")):
+            events = [event, ended(2, 1000, code=126, last_words="/tmp/tool: Permission denied")]
+            verdict = explain(make_case(span(exit_code=126), events, FULL)).verdict
+            assert verdict is not None and verdict.cause == "exec.permission"
+            sure.append(verdict.confidence)
+        assert sure[0] <= 0.7 < sure[1]
