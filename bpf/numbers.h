@@ -27,8 +27,8 @@
 
 #define SYS_SECCOMP 1
 #define SI_TIMER -2
-#define BUS_ADRERR 2
 #define SI_SIGIO -5
+#define BUS_ADRERR 2
 
 #define RLIMIT_CPU 0
 #define RLIMIT_FSIZE 1
@@ -43,8 +43,8 @@
 #define SOCK_STREAM 1
 
 #define TCP_SYN_SENT 2
-#define TCP_LISTEN 10
 #define TCP_CLOSE 7
+#define TCP_LISTEN 10
 
 #define EPERM 1
 #define ENOENT 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 ACCIDENTS = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE"})
 GIVING_UP = frozenset({"SIGILL", "SIGABRT", "SIGTRAP"})  # abort(3), and traps of compilers
 # Calls whose result nobody uses: no address, descriptor or number comes of them.
@@ -11,3 +13,11 @@ YIELD_NOTHING = frozenset(
     | {"setgroups", "sync_file_range", "umask", "personality", "prctl"}
 )
 CRASHES = ACCIDENTS | GIVING_UP | {"SIGSYS"}
+
+
+def signal_number(name: str) -> int:
+    """0 for a name that is none: reports may come from anywhere."""
+    if name in signal.Signals.__members__:
+        return signal.Signals[name].value
+    number = name.removeprefix("SIG")
+    return int(number) if number.isdecimal() and number.isascii() else 0

@@ -194,9 +194,11 @@ class Story:
         """Of the first and last that failed, those for whose status it did."""
         if pid not in self._alike:
             statuses = self.passed_on(pid)
-            failed = [child for child in self.tree.children(pid) if child.failed]
-            # Where it is nobody's, who failed at all has to do with it.
-            failed = [one for one in failed if one.status in statuses]
+            failed = [
+                child
+                for child in self.tree.children(pid)
+                if child.failed and child.status in statuses
+            ]
             ends = (*failed[:_LOOKED_AT], *failed[-_LOOKED_AT:])
             self._alike[pid] = list(dict.fromkeys(ends))
         return self._alike[pid]

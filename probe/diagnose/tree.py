@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from probe.diagnose.crashes import signal_number
 from probe.diagnose.products import SHELLS
 from probe.events import Event, Exec, Exit, File, Seccomp, Signal
 from probe.span import Span
@@ -78,7 +79,7 @@ class Process:
         if self.exit is None:
             return None
         if self.exit.signal:
-            return 128 + _signal_number(self.exit.signal)
+            return 128 + signal_number(self.exit.signal)
         return self.exit.code
 
     @property
@@ -149,16 +150,6 @@ def _things(programs: Iterable[Exec]) -> frozenset[str]:
     words += [name for script in scripts for name in _FILE_NAME.findall(script)]
     names = {os.path.basename(word.rstrip("/")) for word in words if not word.startswith("-")}
     return frozenset(name for name in names if not _NO_THING.fullmatch(name))
-
-
-def _signal_number(name: str) -> int:
-    """0 for a name that is none: reports may come from anywhere."""
-    import signal
-
-    if name in signal.Signals.__members__:
-        return signal.Signals[name].value
-    number = name.removeprefix("SIG")
-    return int(number) if number.isdecimal() and number.isascii() else 0
 
 
 class Tree:

@@ -7,6 +7,7 @@ import re
 import signal
 
 from probe import abi
+from probe.diagnose.crashes import signal_number
 
 # How errnos are spelled where runtimes print neither strerror(3) nor the errno's name.
 _SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -168,8 +169,9 @@ _STATUS = re.compile(
 
 def tells_end(words: str, name: str) -> bool:
     """The last line is a shell's, of a program that this signal has ended."""
-    number = getattr(signal, name, None)
-    return number is not None and (signal.strsignal(number) or "?") in last_line(words)
+    number = signal_number(name)
+    last = last_line(words)
+    return any(text in last for text, one in _SIGNALS.items() if one == number)
 
 
 _SIGNALS = {text: one for one in signal.valid_signals() if (text := signal.strsignal(one))}

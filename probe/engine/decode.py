@@ -374,8 +374,7 @@ class Decoder:
         address, port = self._peer(record)
         pending = record.stage == records.CONNECT_PENDING
         protocol = abi.SOCKET_TYPES.get(record.type, f"type_{record.type}")
-        # Listeners are known by their ports, which elsewhere are those of others.
-        served = is_local(family, address) and (family == "unix" or protocol == "stream")
+        served = may_be_served(family, address, protocol)
         return Connect(
             **self._base(record.head),  # type: ignore[arg-type]
             family=family,
@@ -543,6 +542,11 @@ def address_text(family: int, raw: bytes) -> str:
     """An IPv4 or IPv6 address, the way people write it."""
     size = 4 if family == socket.AF_INET else 16
     return socket.inet_ntop(family, raw[:size]).removeprefix("::ffff:")  # IPv4 over an IPv6 socket
+
+
+def may_be_served(family: str, address: str, protocol: str) -> bool:
+    """Whether it may be known who listens there: by the port, which elsewhere is another's."""
+    return is_local(family, address) and (family == "unix" or protocol == "stream")
 
 
 def ctypes_bytes(record: object, field: str) -> bytes:

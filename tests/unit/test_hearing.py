@@ -238,3 +238,10 @@ def test_what_make_ignores_is_one_of_its_commands_not_all() -> None:
         if isinstance(one, Suspect)
     }
     assert "those above ignored it" not in grounds_of[GRANDCHILD]
+
+
+@pytest.mark.parametrize("name", ["signal", "SIG_DFL", "SIG999", "SIGNOT", ""])
+def test_a_signal_of_any_name_is_no_trouble(name: str) -> None:
+    """Reports may come from anywhere."""
+    assert not words.tells_end("bash: line 1: 7 Aborted", name)
+    assert words.tells_end("bash: line 1: 7 Aborted   ./worker", "SIGABRT")

@@ -96,11 +96,11 @@ def is_next_hop_missing(pid: int, entry: Entry) -> bool:
     """
     if is_local(entry.family, entry.address):
         return False
-    missing = {words[0] for words in _rows(pid, "arp") if words[2:3] == ["0x0"]}
-    if not missing or entry.address in missing:
-        return bool(missing)
-    gateways = {_gateway(words[2]) for words in _rows(pid, "route") if len(words) > 2}
-    return not missing.isdisjoint(gateways)
+    missing = {words[0] for words in rows(pid, "arp") if words[2:3] == ["0x0"]}
+    if not missing:
+        return False
+    gateways = {_gateway(words[2]) for words in rows(pid, "route") if len(words) > 2}
+    return not missing.isdisjoint({entry.address, *gateways})
 
 
 def _gateway(text: str) -> str:
@@ -110,9 +110,10 @@ def _gateway(text: str) -> str:
         return ""
 
 
-def _rows(pid: int, name: str) -> list[list[str]]:
+def rows(pid: int, name: str) -> list[list[str]]:
+    """The words of a table's lines; none where it is not shown, or is none: tcp6 without IPv6."""
     try:
-        with open(f"/proc/{pid}/net/{name}", encoding="ascii", errors="replace") as file:
+        with open(f"/proc/{pid}/net/{name}", encoding="utf-8", errors="replace") as file:
             return [line.split() for line in file.read(_TABLE_MAX).split("\n")[1:]]
     except OSError:
         return []

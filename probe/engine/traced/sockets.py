@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 
 from probe import abi
-from probe.engine.decode import address_text, text
-from probe.events import is_local
+from probe.engine.decode import address_text, may_be_served, text
+from probe.engine.portable.sockets import rows
 
 ADDRESS_MAX = 128  # bytes of a struct sockaddr that are read
 DNS_PORT = 53
@@ -55,32 +55,21 @@ class Listeners:
 
     def at(self, peer: Peer, protocol: str) -> int | None:
         """The process that a connection inside the sandbox leads to."""
-        if not is_local(peer.family, peer.address):
+        if not may_be_served(peer.family, peer.address, protocol):
             return None
-        if peer.family == "unix":
-            return self._known.get(peer.address)
-        return self._known.get(peer.port or 0) if protocol == "stream" else None
+        return self._known.get(peer.address if peer.family == "unix" else peer.port or 0)
 
 
 _INODE = re.compile(r"socket:\[(\d+)\]")
-_TABLE_MAX = 1 << 20  # characters that are read of one
 
 
 def _place(pid: int, inode: str) -> int | str | None:
     """Where a listening socket is bound: the port, or the path."""
     for table in ("tcp", "tcp6"):
-        for row in _rows(pid, table):
+        for row in rows(pid, table):
             if row[9:10] == [inode]:
                 return int(row[1].rpartition(":")[2], 16)
-    return next((row[7] for row in _rows(pid, "unix") if row[6:7] == [inode] and row[7:]), None)
-
-
-def _rows(pid: int, table: str) -> list[list[str]]:
-    try:
-        with open(f"/proc/{pid}/net/{table}", errors="replace") as file:
-            return [line.split(maxsplit=10) for line in file.read(_TABLE_MAX).splitlines()]
-    except OSError:
-        return []  # without IPv6 there is no tcp6
+    return next((row[7] for row in rows(pid, "unix") if row[6:7] == [inode] and row[7:]), None)
 
 
 def parse_address(raw: bytes) -> Peer | None:
