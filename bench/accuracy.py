@@ -6,6 +6,9 @@ command's real output and exit status. The floor says "the work failed" of every
 What all three answer is then counted alike. The galleries are those that the rules were
 written against, and the baseline's patterns were written with them in sight as well:
 the numbers are an upper bound for both, and the difference is what counts.
+
+Riddles (tests/scenarios/riddles.toml) are told apart: pairs of works that fail for different
+causes though the probe hears the same of both, so that it can be right about one at most.
 """
 
 from __future__ import annotations
@@ -145,7 +148,7 @@ def unwatched(bed: Testbed, scenario: gallery.Scenario, folder: Path) -> tuple[i
     folder.mkdir()
     values = {"port": gallery.closed_port(), "dir": folder}
     gallery.prepare(scenario, values)
-    argv = [*gallery.INTERPRETERS[scenario.lang], gallery.filled(scenario.run, values)]
+    argv = gallery.argv_of(scenario, values)
     profile = gallery.profile_of(scenario, values)
     streams = [folder.with_name(name) for name in ("stderr", "stdout")]
     with Sandbox(profile, f"unwatched-{os.getpid()}-{folder.parent.name}") as sandbox:
@@ -177,6 +180,15 @@ def _run(
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     return 128 - status if status < 0 else status
+
+
+def riddles(only: str = "") -> list[gallery.Scenario]:
+    return [
+        half
+        for riddle in gallery.load_riddles()
+        for half in riddle.both
+        if only in half.name and not half.missing()
+    ]
 
 
 # --- counting ----------------------------------------------------------------
@@ -299,6 +311,26 @@ def reliability(attempts: Sequence[Attempt]) -> Table:
         goals=[Goal(f"share wrong of those {SURE} sure", statistics.fmean(sure or [0]), 1 - SURE)],
         samples={"verdicts": verdicts, "brier": brier},
         notes=[f"Brier score {brier:.3f} (0 is perfect, 0.25 a coin)."],
+    )
+
+
+def of_riddles(attempts: Sequence[Attempt]) -> Table:
+    """What is said where nobody can know: how often, how sure, and how often that was right."""
+    layers: dict[str, list[Attempt]] = {}
+    for one in attempts:
+        layers.setdefault(layer(one.probe[0]), []).append(one)
+    rows = []
+    for name, answered in sorted(layers.items()):
+        right = statistics.fmean(one.right for one in answered)
+        sure = statistics.fmean(one.confidence or 0.0 for one in answered)
+        rows.append([name, str(len(answered)), f"{sure:.2f}", f"{100 * right:.0f}%"])
+    return Table(
+        title=f"Riddles: {len(attempts)} runs of works in pairs that look the same from outside",
+        headers=["answer", "runs", "confidence", "right"],
+        rows=rows,
+        goals=[],
+        samples={"riddles": [[one.name, one.probe[0], one.confidence] for one in attempts]},
+        notes=["Half of them can be right. None is counted in the tables above."],
     )
 
 
@@ -490,21 +522,25 @@ def main() -> int:
     if os.geteuid():
         parser.error("watching the kernel takes root")
     chosen, unable = choose(options.only, options.slice)
-    if not chosen:
+    pairs = riddles(options.only)
+    if not chosen and not pairs:
         parser.error(f"no scenario that can run here is called {options.only!r}")
     terminal = Terminal(sys.stdout)
     with Testbed() as bed:
-        attempts = run_all(bed, chosen, options.runs, options.engine)
-    shown, told = (
-        tables(attempts, options.engine),
-        {**lists(attempts), "Left out, for want of": unable},
-    )
+        every = run_all(bed, [*chosen, *pairs], options.runs, options.engine)
+    halves = {half.name for half in pairs}
+    attempts = [one for one in every if one.name not in halves]
+    unsolvable = [one for one in every if one.name in halves]
+    shown = tables(attempts, options.engine) if attempts else {}
+    if unsolvable:
+        shown["riddles"] = of_riddles(unsolvable)
+    told = {**lists(attempts), "Left out, for want of": unable}
     for table in shown.values():
         table.show(terminal)
     for title, lines in told.items():
         show(terminal, title, lines)
     if options.json:
-        text = json.dumps(as_json(attempts, shown, told), indent=2)
+        text = json.dumps(as_json(every, shown, told), indent=2)
         options.json.write_text(text + "\n", encoding="utf-8")
     return 0
 

@@ -36,6 +36,15 @@ class Pattern:
     detail: str = ""  # what the arguments are in words; empty: any
 
 
+@dataclass(frozen=True, slots=True)
+class Keepsake:
+    """Files that a program keeps for its next run, and ends as well without."""
+
+    paths: str  # a regular expression
+    why: str
+    source: str
+
+
 def _calls(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -184,6 +193,34 @@ PATTERNS = (
     ),
 )
 
+KEEPSAKES = (
+    Keepsake(r"/__pycache__(/|$)|\.pyc\b", "Python runs without bytecode kept", "PEP 3147"),
+    Keepsake(
+        r"/[._]?viminfo\w*$|/main\.shada\b", "the editor forgets its past", "https://vimhelp.org"
+    ),
+    Keepsake(
+        r"/\.(\w+_)?history$|/\.lesshst\b|/\.wget-hsts$|/\.rnd$|/\.node_repl_history$",
+        "the program forgets what it did",
+        "bash(1), less(1), wget(1), openssl-rand(1)",
+    ),
+    Keepsake(
+        r"/\.(pytest|mypy|ruff)_cache\b|/\.eslintcache$|/\.hypothesis\b",
+        "the next run takes longer",
+        "https://docs.pytest.org/en/stable/how-to/cache.html",
+    ),
+    Keepsake(r"/hsperfdata_\w+", "the JVM goes unwatched", "java(1), -XX:+UsePerfData"),
+    Keepsake(
+        r"/\.npm/_(logs|update-notifier-last-checked)\b",
+        "npm keeps no log",
+        "https://docs.npmjs.com/cli/using-npm/logging",
+    ),
+    Keepsake(
+        r"/(fontconfig|mesa_shader_cache)/|/dconf/user\b",
+        "what is kept there is made anew",
+        "fonts-conf(5), https://docs.mesa3d.org/envvars.html",
+    ),
+)
+
 
 # Where configure scripts try out what there is: each trial may fail.
 _PROBING = re.compile(
@@ -218,6 +255,10 @@ def known(event: Seccomp | Syscall) -> Pattern | None:
         if event.syscall in pattern.calls and answered and fits:
             return pattern
     return None
+
+
+def is_keepsake(path: str) -> bool:
+    return any(re.search(one.paths, path) for one in KEEPSAKES)
 
 
 def is_harmless(event: Seccomp | Syscall) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from probe.diagnose import words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.chain import TIMED_OUT
+from probe.diagnose.crashes import signal_number
 from probe.diagnose.memory import size
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
@@ -71,8 +72,8 @@ def _ended(story: Story, event: Signal, target: Process) -> Suspect | None:
         above = sender in story.tree.ancestors(event.target)
         if above and not _is_a_time_limit(story, sender):
             return None  # a program ends what it started
-        if not above and target.weight < 0.5:
-            return None
+        if not above and (target.weight < 0.5 or not _was_killed(target, event.signal)):
+            return None  # one that was asked to end, and ended as it likes
         if above and sender.exit is not None:
             culprit = sender.exit
     elif ended is not None and ended.signal != event.signal and not target.failed:
@@ -90,6 +91,13 @@ def _ended(story: Story, event: Signal, target: Process) -> Suspect | None:
         killed=(target.pid,),
         evidence=(event.id, *([ended.id] if ended is not None else [])),
     )
+
+
+def _was_killed(target: Process, signal: str) -> bool:
+    """The signal ended it, as far as is known; or it ended itself as if that were so."""
+    if target.exit is None or target.exit.signal is not None:
+        return True
+    return target.status == 128 + signal_number(signal)
 
 
 def _is_a_time_limit(story: Story, sender: Process) -> bool:

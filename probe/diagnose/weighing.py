@@ -14,11 +14,11 @@ from probe.diagnose import hearing
 from probe.diagnose.background import SIGNIFICANT, feature_of
 from probe.diagnose.carriers import bearer, carrier
 from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
-from probe.diagnose.fallbacks import is_probing, known
+from probe.diagnose.fallbacks import is_keepsake, is_probing, known
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
 from probe.diagnose.weights import WEIGHTS
-from probe.events import Event, Seccomp
+from probe.events import Event, File, Seccomp
 
 Grounds = dict[str, float]
 
@@ -104,20 +104,28 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     turn = _turn(story, suspect, process)
     if turn is not None:
         found[turn] = 1.0
+    fate = _known_fate(story, suspect)
+    if fate is not None:
+        told = any(name.startswith("said error") for name in found)
+        told = fate == "harmless" and (told or hearing.was_told(story, suspect))
+        found[f"known as {fate}{', yet told' if told else ''}"] = 1.0
     if isinstance(suspect.event, Seccomp):
         found[f"after {_calls_after(suspect.event)}"] = 1.0
-        pattern = known(suspect.event)
-        if pattern is not None:
-            told = any(name.startswith("said error") for name in found) or hearing.was_told(
-                story, suspect
-            )
-            fate = "harmless, yet told" if told else "harmless"
-            found[f"known as {fate}" if pattern.harmless else "known as fatal"] = 1.0
         if suspect.event.errno == "ENOSYS":
             found["not there yet"] = 1.0  # callers are ready for kernels without it
     if isinstance(suspect.event, Seccomp) and _went_on_to_another(story, suspect.event):
         found["another denial came later"] = 1.0
     return found
+
+
+def _known_fate(story: Story, suspect: Suspect) -> str | None:
+    """What callers are known to make of it."""
+    event = suspect.event
+    if isinstance(event, Seccomp):
+        pattern = known(event)
+        return None if pattern is None else "harmless" if pattern.harmless else "fatal"
+    kept = isinstance(event, File) and is_keepsake(event.path or "")
+    return "harmless" if kept else None
 
 
 def _went_on_to_another(story: Story, event: Seccomp) -> bool:

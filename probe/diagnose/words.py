@@ -72,6 +72,8 @@ _OWN_FAULT = re.compile(
     r"\bat least \d|\brequired (argument|field|option)|"
     r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)|"
     r"\bvalidation (failed|error)|\bdoes not apply\b|\bnot allowed: |"
+    # Python's faulthandler, of a test or a program that hung.
+    r"^Timeout \(\d+:\d\d:\d\d|"
     # A count of what came out otherwise than it should.
     r"\b(checksums?|hash(es)?|digests?|outputs?|results?|files?) differs?\b|"
     r"\b\d+ of \d+\b.*\b(failed|differ|wrong|bad)\b|\b\d+ \w+ differ\b|^\d+ failed$",

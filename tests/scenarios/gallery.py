@@ -40,20 +40,22 @@ _FILES = (
 )
 # The first one is part of every test run.
 GALLERIES = tuple(Path(__file__).parent / f"{name}.toml" for name in _FILES.split())
+RIDDLES = Path(__file__).with_name("riddles.toml")
 NAMESERVER = ("/usr/bin/python3", str(Path(__file__).parent / "nameserver.py"))
 
 
 @dataclass(frozen=True)
 class Scenario:
     name: str
-    run: str
     cause: str
+    run: str = ""
     accept: tuple[str, ...] = ()  # other causes that may be named as well
     lang: str = "bash"
     sandbox: Profile | None = None
     needs: tuple[str, ...] = ()
     demo: bool = False
     setup: str | None = None  # what is done before, outside of the sandbox
+    text: str | None = None  # of the file `work`, which the interpreter is given instead of `run`
     hard: bool = False  # known to be judged wrongly, or rightly by a hair
     why: str | None = None
 
@@ -65,10 +67,11 @@ class Scenario:
 
 def load(path: Path) -> list[Scenario]:
     entries = tomllib.loads(path.read_text())["scenario"]
-    return [_scenario(dict(entry)) for entry in entries]
+    return [from_entry(dict(entry)) for entry in entries]
 
 
-def _scenario(entry: dict[str, Any]) -> Scenario:
+def from_entry(entry: dict[str, Any]) -> Scenario:
+    """Of what TOML made of a table."""
     sandbox = entry.pop("sandbox", None)
     if sandbox and sandbox.get("nameserver"):
         sandbox["nameserver"] = NAMESERVER
@@ -78,12 +81,44 @@ def _scenario(entry: dict[str, Any]) -> Scenario:
     )
 
 
+@dataclass(frozen=True)
+class Riddle:
+    """Two works that look the same from outside of them, though they fail for different causes.
+
+    In both, the sandbox refuses the same thing, and the same is said of it. `followed` fails
+    through that; `ignored` goes on, and comes to the same end by itself. Only the text of the
+    program tells which, so that at most one of the two can be judged rightly.
+    """
+
+    name: str
+    followed: Scenario
+    ignored: Scenario
+
+    @property
+    def both(self) -> tuple[Scenario, Scenario]:
+        return self.followed, self.ignored
+
+
+def load_riddles() -> list[Riddle]:
+    return [_riddle(dict(entry)) for entry in tomllib.loads(RIDDLES.read_text())["riddle"]]
+
+
+def _riddle(entry: dict[str, Any]) -> Riddle:
+    name, cause, own = entry.pop("name"), entry.pop("cause"), entry.pop("own", "workload.failed")
+    followed, ignored = entry.pop("followed"), entry.pop("ignored")
+    return Riddle(
+        name,
+        from_entry({**entry, "name": f"{name}, followed", "cause": cause, "text": followed}),
+        from_entry({**entry, "name": f"{name}, ignored", "cause": own, "text": ignored}),
+    )
+
+
 def watch(scenario: Scenario, folder: Path, *options: str) -> dict[str, Any]:
     """Runs the scenario under `probe run`; its report."""
     folder.mkdir(exist_ok=True)
     values = {"port": closed_port(), "dir": folder}
     prepare(scenario, values)
-    argv = [*INTERPRETERS[scenario.lang], filled(scenario.run, values)]
+    argv = argv_of(scenario, values)
     report = folder.parent / f"{folder.name}.json"
     name = f"scenario-{os.getpid()}-{next(_NUMBERS)}"
     with Sandbox(profile_of(scenario, values), name) as sandbox:
@@ -113,7 +148,17 @@ def environment() -> dict[str, str]:
 Values = dict[str, Any]
 
 
+def argv_of(scenario: Scenario, values: Values) -> list[str]:
+    """What is run in the sandbox."""
+    interpreter = INTERPRETERS[scenario.lang]
+    if scenario.text is not None:
+        return [interpreter[0], "work"]
+    return [*interpreter, filled(scenario.run, values)]
+
+
 def prepare(scenario: Scenario, values: Values) -> None:
+    if scenario.text is not None:
+        (values["dir"] / "work").write_text(filled(scenario.text, values))
     if scenario.setup is not None:
         script = ["bash", "-ec", filled(scenario.setup, values)]
         subprocess.run(script, cwd=values["dir"], stdin=subprocess.DEVNULL, check=True)
