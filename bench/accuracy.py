@@ -504,6 +504,8 @@ def measure(bed: Testbed, rounds: int | None) -> Table:
 def as_json(
     attempts: Iterable[Attempt], shown: dict[str, Table], told: dict[str, list[str]]
 ) -> dict[str, object]:
+    """`attempts` are all of them: that half of the riddles are one thing and half another is
+    something that weights have to learn."""
     return {
         "tables": {name: table.as_json() for name, table in shown.items()},
         "lists": told,

@@ -27,7 +27,7 @@ enum call_transfer {
 	TRANSFER_RECEIVE_MESSAGE,
 };
 
-/* What a success means for the file that the call names. */
+/* What a success means for the file that the call names, or the descriptor. */
 enum call_change {
 	CHANGE_NONE,
 	CHANGE_OPENS, /* makes it, if the flags behind the path say so */
@@ -35,6 +35,8 @@ enum call_change {
 	CHANGE_REMOVES,
 	CHANGE_RENAMES,    /* (from, to) */
 	CHANGE_RENAMES_AT, /* (directory, from, directory, to) */
+	CHANGE_COPIES,     /* (descriptor) */
+	CHANGE_COPIES_BY,  /* (descriptor, command) */
 };
 
 #define NO_ARG 0xff

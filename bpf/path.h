@@ -129,6 +129,20 @@ static __always_inline struct file *file_of(struct task_struct *task, int fd)
 	return file;
 }
 
+/* Whether one descriptor is a copy of the other (dup(2)). */
+static __always_inline bool is_same_file(struct task_struct *task, u32 one, u32 other)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd), *first = NULL, *second = NULL;
+	u32 count = BPF_CORE_READ(table, max_fds);
+
+	if (one >= count || other >= count)
+		return false;
+	bpf_probe_read_kernel(&first, sizeof(first), files + one);
+	bpf_probe_read_kernel(&second, sizeof(second), files + other);
+	return first && first == second;
+}
+
 /* stat.h */
 #define S_IFMT 0170000
 #define S_IFIFO 0010000

@@ -66,7 +66,7 @@ static __always_inline void on_write(struct pt_regs *regs, bool vector, s64 ret)
 {
 	u64 fd = regs_arg(regs, 0);
 
-	if (fd == STDERR || fd == STDOUT)
+	if (is_spoken(fd))
 		keep_words(regs_arg(regs, 1), vector ? regs_arg(regs, 2) : ret,
 			   vector ? PIECES : WHOLE, fd);
 }
@@ -112,7 +112,7 @@ static __always_inline int success(u32 nr, s64 ret, u32 serial)
 	else if (nr == settings.brk_nr)
 		return regs_arg(regs, 0) > (u64)ret ? other_result(-ENOMEM, nr, serial) : 0;
 	else
-		changed_files(nr);
+		changed_files(nr, ret);
 	if (names_asked || nr == settings.sendto_nr || nr == settings.sendmsg_nr ||
 	    nr == settings.sendmmsg_nr)
 		transferred(nr, ret);
@@ -129,11 +129,11 @@ __noinline int compat_success(u32 number, s64 ret)
 		return 0;
 	if (call->sense == CALL_CONNECT)
 		return true;
-	if (call->transfer == TRANSFER_SEND && (args[0] == STDERR || args[0] == STDOUT))
+	if (call->transfer == TRANSFER_SEND && is_spoken(args[0]))
 		keep_words(args[1], ret, WHOLE, args[0]);
-	if (call->transfer == TRANSFER_SEND_VECTOR && (args[0] == STDERR || args[0] == STDOUT))
+	if (call->transfer == TRANSFER_SEND_VECTOR && is_spoken(args[0]))
 		keep_words(args[1], args[2], COMPAT_PIECES, args[0]);
-	changed_files(number);
+	changed_files(number, ret);
 	return false;
 }
 

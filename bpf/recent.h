@@ -8,6 +8,7 @@
 #ifndef PROBE_RECENT_H
 #define PROBE_RECENT_H
 
+#include "copies.h"
 #include "path.h"
 #include "user.h"
 #include "words.h"
@@ -126,12 +127,18 @@ enum form {
 
 /*
  * A shell writes what is meant for stderr to descriptor 1, made a copy of 2 for the
- * while; so it is the file that counts, not the number.
+ * while, and a test framework to a copy that it made at its start; so it is the file
+ * that counts, not the number.
  */
+static __always_inline bool is_spoken(u64 fd)
+{
+	return fd == STDOUT || fd == STDERR || is_copy(fd);
+}
+
 __noinline int keep_words(u64 buffer, u64 count, u32 form, u32 fd)
 {
 	struct task_struct *task = current_task();
-	bool is_output = fd == STDOUT && file_of(task, STDOUT) != file_of(task, STDERR);
+	bool is_output = fd == STDOUT && !is_same_file(task, STDOUT, STDERR);
 	struct piece part;
 
 	if (form == WHOLE)

@@ -11,6 +11,7 @@
 #define PROBE_WRITTEN_H
 
 #include "calls.h"
+#include "copies.h"
 #include "path.h"
 
 #define O_CREAT 0100
@@ -144,8 +145,8 @@ static __always_inline void note_removal(struct task_struct *task, u64 path, int
 		writer->pid = NOBODY;
 }
 
-/* After a call that made, renamed or removed something. */
-__noinline int changed_files(u32 number)
+/* After a call that made, renamed or removed something, or copied a descriptor. */
+__noinline int changed_files(u32 number, s64 ret)
 {
 	struct task_struct *task = current_task();
 	struct call *call = call_of(number);
@@ -158,6 +159,10 @@ __noinline int changed_files(u32 number)
 	path = call_arg(args, call->path_arg);
 	dirfd = call->dirfd_arg == NO_ARG ? AT_FDCWD : (s32)call_arg(args, call->dirfd_arg);
 	switch (call->change) {
+	case CHANGE_COPIES:
+	case CHANGE_COPIES_BY:
+		note_copy(args[0], args[1], call->change, ret);
+		return 0;
 	case CHANGE_OPENS:
 		if (!(call_arg(args, call->path_arg + 1) & O_CREAT))
 			return 0;

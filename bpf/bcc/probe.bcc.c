@@ -29,6 +29,8 @@
 #define GIVEN_UP_NS 100000000ULL
 #define BATCH 2
 #define IOVECS 10
+#define F_DUPFD 0
+#define F_DUPFD_CLOEXEC 1030
 #define SOL_SOCKET 1
 #define SO_ERROR 4
 #define PR_SET_SECCOMP 22
@@ -584,6 +586,8 @@ static void closed(struct task *task, struct site *site)
 	struct socket *socket = socket_of(site->args[0]);
 	u64 key = socket_key(site->args[0]);
 
+	if (site->args[0] + 1 == task->copy)
+		task->copy = 0;
 	if (!socket)
 		return;
 	/* A refusal is noticed at once, be it by poll(2) alone; who closes later gave it up. */
@@ -908,6 +912,18 @@ static void copied(struct task *task, struct site *site)
 		task->silenced = from + 1 == task->null_fd;
 }
 
+/* A test framework tells of failures by a copy of stderr that it made at its start. */
+static void copied_aside(struct task *task, struct site *site)
+{
+	bool copies = site->number == NR_DUP || site->args[1] == F_DUPFD ||
+		      site->args[1] == F_DUPFD_CLOEXEC;
+
+	if (copies && site->args[0] == STDERR)
+		task->copy = site->ret + 1;
+	else if (copies && site->ret + 1 == task->copy)
+		task->copy = 0;
+}
+
 static void installed(struct task *task, bool strict)
 {
 	task->strict = strict;
@@ -1123,6 +1139,10 @@ int tell_descriptor(struct bpf_raw_tracepoint_args *ctx)
 	case NR_CHDIR:
 		moved(told.site);
 		return 0;
+	case NR_DUP:
+	case NR_FCNTL:
+		copied_aside(told.task, told.site);
+		return 0;
 	case NR_DUP2:
 	case NR_DUP3:
 		copied(told.task, told.site);
@@ -1155,9 +1175,10 @@ static u32 teller_of_failure(struct settings *settings, struct call *call, struc
 	return is_told(settings, call, site->ret) ? TELL_CALL : TELLERS;
 }
 
-static u32 teller_of_success(struct call *call, struct site *site)
+static u32 teller_of_success(struct task *task, struct call *call, struct site *site)
 {
-	bool spoken = site->args[0] == STDOUT || site->args[0] == STDERR;
+	bool spoken = site->args[0] == STDOUT || site->args[0] == STDERR ||
+		      site->args[0] + 1 == task->copy;
 
 	if (call->sense == CALL_CONNECT)
 		return TELL_CONNECT;
@@ -1174,6 +1195,8 @@ static u32 teller_of_success(struct call *call, struct site *site)
 	case NR_PRCTL:
 	case NR_SECCOMP:
 	case NR_CHDIR:
+	case NR_DUP:
+	case NR_FCNTL:
 	case NR_DUP2:
 	case NR_DUP3: return TELL_DESCRIPTOR;
 	}
@@ -1295,7 +1318,7 @@ RAW_TRACEPOINT_PROBE(sys_exit)
 	if (site->ret < 0)
 		teller = teller_of_failure(settings, call, site);
 	else
-		teller = teller_of_success(call, site);
+		teller = teller_of_success(task, call, site);
 	if (teller < TELLERS)
 		tellers.call(ctx, teller);
 	return 0;
@@ -1357,6 +1380,7 @@ TRACEPOINT_PROBE(sched, sched_process_exec)
 		return 0;
 	task->executed = 1;
 	task->null_fd = 0;
+	task->copy = 0;
 	recents.delete(&tgid);
 	endings.delete(&tgid);
 	kept = executed.lookup(&old);

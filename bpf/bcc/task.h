@@ -29,7 +29,7 @@ struct task {
 	u32 strict;   /* 1: seccomp's strict mode */
 	u32 filtered; /* 1: seccomp filters are in force, or may be */
 	u32 leaving;  /* 1: it has called exit(2), or a signal ends it */
-	u32 pad;
+	u32 copy;     /* of stderr, made last, plus one */
 };
 
 /* A socket, by thread group and descriptor. */

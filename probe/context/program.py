@@ -78,8 +78,8 @@ def _forbidden(path: str, who: Caller) -> Obstacle:
         return Obstacle("exec.permission", f"{folder} cannot be searched ({mode_text(found)})")
     try:
         found = os.stat(path)
-    except OSError:  # it was removed in the meantime, its mount was not
-        return _unexecutable(_nearest(path)) or Obstacle("exec.permission")
+    except OSError:
+        return _unexecutable(path) or Obstacle("exec.permission")
     if stat.S_ISDIR(found.st_mode):
         return Obstacle("exec.permission", "it is a directory")
     unexecutable = _unexecutable(path)
@@ -99,8 +99,9 @@ def _unexecutable(path: str) -> Obstacle | None:
     """Where it lies nothing may be executed."""
     try:
         flags = os.statvfs(path).f_flag
-    except OSError:
-        return None
+    except OSError:  # it was removed in the meantime, its mount was not
+        folder = _nearest(path)
+        return _unexecutable(folder) if folder != path else None
     if not flags & os.ST_NOEXEC:
         return None
     mount = mount_of(path)

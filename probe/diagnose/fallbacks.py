@@ -139,13 +139,16 @@ PATTERNS = (
         source="https://github.com/libuv/libuv/pull/3952",
     ),
     Pattern(
-        _calls("rseq set_robust_list membarrier"),
+        _calls("rseq set_robust_list set_tid_address membarrier"),
         harmless=True,
         why="the C library does without it",
         source="https://github.com/moby/moby/pull/41381",
     ),
     Pattern(
-        _calls("madvise prctl sched_setaffinity sched_getattr ioprio_set ioprio_get setpriority"),
+        _calls(
+            "madvise prctl sched_setaffinity sched_getaffinity sched_getattr ioprio_set ioprio_get "
+            "setpriority"
+        ),
         harmless=True,
         why="it is advice that few callers insist on",
         source="madvise(2), sched_setaffinity(2), ioprio_set(2)",
@@ -156,6 +159,19 @@ PATTERNS = (
         detail="RLIMIT_STACK",
         why="the C library only wants to know how large the stacks of threads should be",
         source="https://sourceware.org/git/?p=glibc.git;f=nptl/pthread_create.c",
+    ),
+    Pattern(
+        _calls("sysinfo"),
+        harmless=True,
+        why="the C library and runtimes only ask how much memory there is",
+        source="sysinfo(2), https://sourceware.org/git/?p=glibc.git;f=misc/getsysstats.c",
+    ),
+    Pattern(
+        _calls("timer_create eventfd2 sigaltstack"),
+        harmless=True,
+        callers=r"^ruby",
+        why="threads take turns by another timer, and are woken by a pipe",
+        source="https://github.com/ruby/ruby/blob/v3_1_0/thread_pthread.c",
     ),
     Pattern(
         _calls("pkey_alloc pkey_mprotect"),
@@ -208,7 +224,11 @@ KEEPSAKES = (
         "the next run takes longer",
         "https://docs.pytest.org/en/stable/how-to/cache.html",
     ),
-    Keepsake(r"/hsperfdata_\w+", "the JVM goes unwatched", "java(1), -XX:+UsePerfData"),
+    Keepsake(
+        r"/hsperfdata_\w+|/coredump_filter$",
+        "the JVM goes unwatched",
+        "java(1), -XX:+UsePerfData, core(5)",
+    ),
     Keepsake(
         r"/\.npm/_(logs|update-notifier-last-checked)\b",
         "npm keeps no log",

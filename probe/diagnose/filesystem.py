@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from probe.diagnose import words
+from probe.diagnose import faults, words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.memory import size
 from probe.diagnose.process import UNSEEN_MOST, is_program_path
@@ -208,6 +208,8 @@ def _made_in_vain(story: Story, ended: Exit, path: str) -> Suspect | None:
         refused = _name(event.path or "")
         if len(refused) <= 1 or refused not in parts or event.time_ns >= ended.time_ns:
             continue
+        if os.path.isabs(path) and os.path.isabs(event.path or "") and not _lies_in(path, event):
+            continue  # a folder of the same name is another one
         if isinstance(event, File) and event.errno not in _CAUSES:
             continue
         cause = "seccomp.denied" if isinstance(event, Seccomp) else _cause(event)
@@ -235,23 +237,27 @@ _NEAR = 3  # parts of a path that are looked at, from its end
 
 # What the C library, loaders and runtimes look for everywhere, and nobody misses.
 _NOISE = re.compile(
-    r"\.(so|pyc|mo)\b|/\.cache/|(^|/)\.git/|/ld\.so|/gconv|/__init__|-packages$|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
+    r"\.(so|pyc|pmc|mo)\b|/\.cache/|(^|/)\.git/|/ld\.so|/gconv|/__init__|-packages$|/selinux/|rc$|/package\.json$|/node_modules|/C[./]"
 )
 _PATH = re.compile(r"[^\s'\"`(]*/[^\s'\"`):,]*")
 _OTHER_PATH = re.compile(r"(?<!at )(?<!in )(?<![\w.])/\w+/")  # not where the program itself lies
-_COMMON_FOLDERS = frozenset({"share", "local", "python", "python3", "tmp", "config", "cache"})
+_COMMON_FOLDERS = frozenset(
+    "share local python python3 tmp config cache system functions modules plugins scripts tools "
+    "packages build users default devices files templates".split()
+)
 _NAME_WORTH = 5  # letters; shorter ones stand in every other line
+_SHORT = 4
 
 
 def _alluded(said: str, path: str, program: str, last: bool) -> bool:
     """The output does not name it, but a part of it; or says that something is not there."""
-    if _NOISE.search(path) or words.own_fault(said) or path.count("/") < 2:
+    if _NOISE.search(path) or faults.of_work(said) or path.count("/") < 2:
         return False
-    faults = [line for line in said.splitlines() if words.some_fault(line)]
+    telling = [line for line in said.splitlines() if words.some_fault(line)]
     parts = [part for part in path.split("/") if len(part) >= _NAME_WORTH]
     told = [part for part in parts if part not in _COMMON_FOLDERS and part != program]
     top = "/" + path.split("/")[1]
-    for line in faults or said.splitlines()[-1:]:
+    for line in telling or said.splitlines()[-1:]:
         if top in ("/proc", "/sys") and top in _PATH.findall(line):
             return True
         # Another path has its folders in common with half of what there is.
@@ -277,6 +283,10 @@ def _not_persisted(story: Story, ended: Exit, path: str, made: str, prior: float
     )
 
 
+def _lies_in(path: str, event: Seccomp | File) -> bool:
+    return f"{path}/".startswith(f"{event.path}/")
+
+
 def _file(story: Story, event: File) -> Suspect:
     cause = _cause(event)
     what, advice = _WORDS[cause]
@@ -299,9 +309,14 @@ def _file(story: Story, event: File) -> Suspect:
         summary=f"{story.who(event)}: {event.syscall} {event.path} failed, "
         f"{what.format(**fields)} ({event.errno})",
         advice=advice.format(**fields),
-        mentions=(event.path, os.path.basename(event.path)),
+        mentions=(event.path, *_distinct(_name(event.path))),
         most=UNSEEN_MOST if _is_unseen(event) else 1.0,
     )
+
+
+def _distinct(name: str) -> tuple[str, ...]:
+    """Not where it may be any word of a sentence: "list index out of range"."""
+    return () if len(name) < _SHORT and name.isalpha() else (name,)
 
 
 def _is_unseen(event: File) -> bool:

@@ -7,7 +7,7 @@ import os
 import re
 
 from probe.causes import CAUSES
-from probe.diagnose import words
+from probe.diagnose import faults, words
 from probe.diagnose.carriers import Bearer
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.tree import Process
@@ -58,28 +58,39 @@ def account(story: Story, suspect: Suspect, borne: Bearer) -> str:
         return "a warning"
     if thing_named and words.passed_over(said, suspect.mentions):
         return "that it goes without"
-    if error_named and words.another_thrown(story.own_words(voice.pid), spellings):
-        return "another fault thrown"
-    if error_named and words.overtaken(said, spellings):
-        return "another fault later"
-    if error_named and words.warned_at_last(said, spellings):
-        return "a warning at last"
-    own = words.told(voice.exit.last_words or "") if voice.exit else ""
-    if error_named and words.thrown_after(own, spellings):
-        return "another fault later"
+    overtaken = _overtaken(story, voice, said, spellings) if error_named else None
+    if overtaken is not None:
+        return overtaken
     if error_named:
         return "error and thing" if thing_named else "error"
-    if words.own_fault(said):
+    if _is_of_its_status(story, voice):
+        return "its status"
+    if faults.of_work(said):
         return "unheard, a lack" if borne.ground and borne.wanted else _fault(said)
-    if words.own_fault(_unheard(voice)):
+    if faults.of_work(_unheard(voice)):
         return _fault(_unheard(voice))
     if thing_named:
         return "thing"
-    if words.mentions(said, (*suspect.domain, *_field(suspect))):
+    if words.timed_out(words.last_line(said)):
+        return "that it waited"
+    if _is_of_its_field(suspect, said):
         return "field"
     if story.left_it_to_others(voice):
         return "only others"
     return "something else" if words.is_specific(said) else "that it failed"
+
+
+def _overtaken(story: Story, voice: Process, said: str, spellings: tuple[str, ...]) -> str | None:
+    """What else was told after its error, of which that was perhaps a note."""
+    if not _is_of_its_status(story, voice):
+        if words.another_thrown(story.own_words(voice.pid), spellings):
+            return "another fault thrown"
+        if words.overtaken(said, spellings):
+            return "another fault later"
+    if words.warned_at_last(said, spellings):
+        return "a warning at last"
+    own = words.told(voice.exit.last_words or "") if voice.exit else ""
+    return "another fault later" if words.thrown_after(own, spellings) else None
 
 
 def _jobs(story: Story, process: Process) -> set[str]:
@@ -94,7 +105,7 @@ _JOB = re.compile(r"\w{3,}\.(sh|py|js|rb|pl|php|mjs|ts)$")
 def _spoke_of_its_own(story: Story, suspect: Suspect) -> bool:
     """A server that tells of a fault of its own served its client badly for that."""
     said = words.told(story.own_words(suspect.event.pid))
-    return words.own_fault(said) and not _is_told_of(suspect, said)
+    return faults.of_work(said) and not _is_told_of(suspect, said)
 
 
 def _silence(process: Process) -> str:
@@ -119,16 +130,16 @@ def _heard_instead(story: Story, suspect: Suspect, borne: Bearer) -> str:
     """What those above say where its own words went to /dev/null."""
     voice = borne.process
     own = words.told(story.own_words(voice.pid))
-    if words.own_fault(own) and not _is_told_of(suspect, own):
+    if faults.of_work(own) and not _is_told_of(suspect, own):
         return _fault(own)  # what nobody heard is true all the same
     said = story.words_above(voice.pid)
     if not said:
         return "nothing"
-    if words.own_fault(said):
+    if faults.of_work(said):
         return "a lack" if borne.wanted else _fault(said)
     if _is_told_of(suspect, said):
         return "it"
-    if words.mentions(said, (*suspect.domain, *_field(suspect))):
+    if _is_of_its_field(suspect, said):
         return "field"
     return "something else" if words.is_specific(said) else "that it failed"
 
@@ -140,13 +151,13 @@ def heard_above(story: Story, suspect: Suspect) -> str:
         return "nothing"
     deaths = (*suspect.spellings, *DEATHS)
     plain = tuple(death for death in deaths if not death.lstrip("-").isdigit())
-    if words.own_fault(said) and not words.mentions(said, plain):
+    if faults.of_work(said) and not words.mentions(said, plain):
         # An assertion about its status is over its death.
         status = story.process(suspect.event).status
         return "death" if status and words.tells_status(said, status) else _fault(said)
     if words.mentions(said, deaths):
         return "death"
-    return _fault(said) if words.own_fault(said) else "something else"
+    return _fault(said) if faults.of_work(said) else "something else"
 
 
 def above_spoke(story: Story, suspect: Suspect, borne: Bearer) -> str | None:
@@ -156,17 +167,27 @@ def above_spoke(story: Story, suspect: Suspect, borne: Bearer) -> str | None:
         own = words.told((above.exit.last_words or "") if above.exit else "").strip()
         if not own:
             continue
+        if _is_of_its_status(story, borne.process):
+            return None
         if words.another_thrown(own, spellings) and not borne.wanted:
             return "above died of another fault"
         if words.only_warnings(own):
             return "above only warned"
-        heard = words.mentions(own, (*spellings, *_field(suspect)))
+        heard = words.mentions(own, spellings) or words.touches(own, _field(suspect))
         named = any(words.names(own, thing) for thing in suspect.mentions)
         if heard or named or words.mentions(own, DEATHS):
             return None
-        specific = words.is_specific(own) or words.own_fault(own)
+        specific = words.is_specific(own) or faults.of_work(own)
         return "above spoke of something else" if specific else None
     return None
+
+
+def _is_of_its_status(story: Story, process: Process) -> bool:
+    """Those above it tell of a fault of their own that is over its status."""
+    said = "\n".join(
+        line for line in story.words_above(process.pid).splitlines() if faults.of_work(line)
+    )
+    return bool(process.status and said) and words.tells_status(said, process.status or 0)
 
 
 def was_thrown(story: Story, suspect: Suspect, process: Process) -> bool:
@@ -178,6 +199,11 @@ def was_thrown(story: Story, suspect: Suspect, process: Process) -> bool:
 def was_told(story: Story, suspect: Suspect) -> bool:
     """The process itself ended with its error, whoever heard it."""
     return _is_told_of(suspect, words.last_line(words.told(story.own_words(suspect.event.pid))))
+
+
+def told_above(story: Story, suspect: Suspect) -> bool:
+    """Those above the process tell of it as well."""
+    return _is_told_of(suspect, story.words_above(suspect.event.pid))
 
 
 def was_ignored(story: Story, process: Process) -> bool:
@@ -221,6 +247,10 @@ def _spellings(suspect: Suspect) -> tuple[str, ...]:
     """How its error may be put."""
     errno = getattr(suspect.event, "errno", None)
     return (*suspect.spellings, *(words.errno_spellings(errno) if errno else ()))
+
+
+def _is_of_its_field(suspect: Suspect, said: str) -> bool:
+    return words.mentions(said, suspect.domain) or words.touches(said, _field(suspect))
 
 
 def _field(suspect: Suspect) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from probe.diagnose import words
+from probe.diagnose import faults, words
 from probe.diagnose.case import Dismissal
 from probe.diagnose.products import SHELLS
 from probe.diagnose.story import Story, Suspect
@@ -304,7 +304,7 @@ def _looked_up_in_vain(story: Story, process: Process) -> Suspect | None:
     for at, (name, folders) in enumerate(searches):
         last = (name, folders) == searches[0] and len(folders) >= _SEARCHED
         # `command -v NAME || exit 1`: the search is the last thing that was done.
-        told = asks and words.names(said, name) and not words.own_fault(said)
+        told = asks and words.names(said, name) and not faults.of_work(said)
         needed = last and (asked or told)
         missed = needed or _missed(said, name, programs)
         vague = last and (_vaguely(said) or (_gave_up_upon(ended, name) and not asks))
@@ -330,7 +330,7 @@ def _gave_up_upon(ended: Exit, name: str) -> bool:
     """The search was the last thing that failed, and the program's own end followed."""
     said = ended.last_words or ""
     last = ended.missing[-1] if ended.missing else ""
-    spoke = bool(said.strip()) and not words.own_fault(said)
+    spoke = bool(said.strip()) and not faults.of_work(said)
     return spoke and os.path.basename(last) == name
 
 
@@ -349,7 +349,7 @@ _VAGUELY = re.compile(r"(?i)\bnot (found|installed|available)\b|\bno \w+ found\b
 
 def _vaguely(said: str) -> bool:
     """It says that something is not there, without the name."""
-    return bool(_VAGUELY.search(said)) and not words.own_fault(said)
+    return bool(_VAGUELY.search(said)) and not faults.of_work(said)
 
 
 def _missed(said: str, name: str, programs: set[str]) -> bool:

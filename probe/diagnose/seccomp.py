@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probe.diagnose import words
+from probe.diagnose import faults, words
 from probe.diagnose.case import Dismissal
-from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
+from probe.diagnose.crashes import ACCIDENTS, GIVING_UP, YIELD_NOTHING
 from probe.diagnose.fallbacks import is_harmless, substitutes
 from probe.diagnose.story import Story, Suspect
 from probe.events import UNKNOWN_CALL, Seccomp
@@ -101,11 +101,15 @@ def _crashed_for_it(story: Story, event: Seccomp) -> bool:
     own = story.own_words(event.pid)
     # An assertion may be over the refused call itself, but not over one that nobody needs.
     spoilt = (
-        words.memory_fault(own)
-        or words.logic_fault(own)
-        or (is_harmless(event) and words.own_fault(own))
+        faults.of_memory(own)
+        or faults.of_logic(own)
+        or (_is_needless(event) and faults.of_work(own) and not words.names(own, event.syscall))
     )
     return _died_by(story, event, crashes) and _at_once(story, event) and not spoilt
+
+
+def _is_needless(event: Seccomp) -> bool:
+    return is_harmless(event) or event.syscall in YIELD_NOTHING
 
 
 def _at_once(story: Story, event: Seccomp) -> bool:

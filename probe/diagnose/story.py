@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from probe.diagnose import words
+from probe.diagnose import faults, words
 from probe.diagnose.case import Case
 from probe.diagnose.chain import Chain
 from probe.diagnose.crashes import ACCIDENTS, YIELD_NOTHING
@@ -209,7 +209,7 @@ class Story:
             self._faulty[pid] = [
                 child
                 for child in self.children_like(pid)
-                if words.own_fault(words.told(self.words_below(child.pid)))
+                if faults.of_work(words.told(self.words_below(child.pid)))
             ]
         return self._faulty[pid]
 
@@ -287,8 +287,7 @@ class Story:
         if process.exit is not None and not process.failed:
             return f"{self.who(event)} went on and ended well"
         if process.weight < _FAINT:
-            above = self.tree.ancestors(event.pid)[1:]
-            handler = next((p for p in above if p.exit is not None and not p.failed), None)
+            handler = self._handler(event)
             if handler is not None:
                 return f"{handler.name} (pid {handler.pid}) dealt with it and ended well"
             return "the failure did not reach the test"
@@ -306,18 +305,35 @@ class Story:
 
     @functools.cached_property
     def _got_over(self) -> dict[object, set[int]]:
-        """By likeness, the processes that met with such an event and ended well."""
+        """By likeness, the processes that met with such an event and ended well, or above which
+        it was dealt with."""
         found: dict[object, set[int]] = {}
         for event in self.events:
-            if self.tree.process(event.pid).status == 0:
+            if self.tree.process(event.pid).status == 0 or self._handler(event) is not None:
                 found.setdefault(_likeness(event), set()).add(event.pid)
         return found
+
+    def _handler(self, event: Event) -> Process | None:
+        """Who ended well above a process whose failure did not reach the test."""
+        if self.process(event).weight >= _FAINT:
+            return None
+        above = self.tree.ancestors(event.pid)[1:]
+        return next((p for p in above if p.exit is not None and not p.failed), None)
 
     def started_well_after(self, event: Event) -> int:
         """How many programs the same process started afterwards, that ended well."""
         return sum(
             child.born_ns > event.time_ns and child.status == 0 and bool(child.programs)
             for child in self.tree.children(event.pid)
+        )
+
+    def started_well_above(self, process: Process) -> int:
+        """How many programs its parent started after its end, that ended well."""
+        parent = self.tree.ancestors(process.pid)[1:2]
+        return sum(
+            child.born_ns > process.end_ns and child.status == 0 and bool(child.programs)
+            for one in parent
+            for child in self.tree.children(one.pid)
         )
 
     def command_lines(self, pid: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 
 from probe.diagnose import hearing
 from probe.diagnose.background import SIGNIFICANT, feature_of
@@ -88,6 +89,9 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     went_on = story.started_well_after(suspect.event)
     if went_on:
         found["went on to other programs"] = math.log2(1 + went_on)
+    above = story.started_well_above(process)
+    if above:
+        found["those above went on to other programs"] = math.log2(1 + above)
     if suspect.went_on:
         found["looked for others later"] = 1.0
     if hearing.was_ignored(story, process):
@@ -97,7 +101,11 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     if suspect.silent:
         found[f"above said {hearing.heard_above(story, suspect)}"] = 1.0
         return found
-    found[f"said {hearing.account(story, suspect, borne)}"] = 1.0
+    said = hearing.account(story, suspect, borne)
+    if beside in _HAD_THE_STATUS and said in _TOLD and not hearing.told_above(story, suspect):
+        del found[beside]
+        said = "it, and another had the status"
+    found[f"said {said}"] = 1.0
     if hearing.was_thrown(story, suspect, process):
         found["was thrown"] = 1.0
     found[f"ended {_lag(story, suspect.event, process)}"] = 1.0
@@ -121,11 +129,19 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
 def _known_fate(story: Story, suspect: Suspect) -> str | None:
     """What callers are known to make of it."""
     event = suspect.event
-    if isinstance(event, Seccomp):
-        pattern = known(event)
-        return None if pattern is None else "harmless" if pattern.harmless else "fatal"
-    kept = isinstance(event, File) and is_keepsake(event.path or "")
-    return "harmless" if kept else None
+    if not isinstance(event, (File, Seccomp)):
+        return None
+    if event.path and is_keepsake(os.path.join(getattr(event, "cwd", None) or "", event.path)):
+        return "harmless"
+    pattern = known(event) if isinstance(event, Seccomp) else None
+    return None if pattern is None else "harmless" if pattern.harmless else "fatal"
+
+
+_HAD_THE_STATUS = frozenset(
+    {"another gave the status", "one beside gave the status", "an earlier one had the status"}
+    | {"another failed later", "another had failed before"}
+)
+_TOLD = ("error", "error and thing", "thing")
 
 
 def _went_on_to_another(story: Story, event: Seccomp) -> bool:
@@ -169,9 +185,14 @@ def _beside(story: Story, process: Process) -> str | None:
                 return "an earlier one had the status"
         for other in story.faulty_children(above.pid):
             if other is not below:
-                earlier = other.end_ns <= below.born_ns
-                return "another had failed before" if earlier else "another failed beside"
+                return f"another {_when(other, below)}"
     return None
+
+
+def _when(other: Process, one: Process) -> str:
+    if other.end_ns <= one.born_ns:
+        return "had failed before"
+    return "failed later" if other.born_ns >= one.end_ns else "failed beside"
 
 
 def _rivals(story: Story, below: Process, above: Process) -> list[Process]:

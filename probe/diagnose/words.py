@@ -7,6 +7,7 @@ import re
 import signal
 
 from probe import abi
+from probe.diagnose import faults
 from probe.diagnose.crashes import signal_number
 
 # How errnos are spelled where runtimes print neither strerror(3) nor the errno's name.
@@ -42,54 +43,6 @@ CANNOT = (
     *("unable to access", "unable to read", "could not read", "cannot read", "can't read"),
     *("cannot access", "cannot stat", "no rule to make", "failed to read", "error opening"),
     *("error reading", "does not exist", "doesn't exist"),
-)
-_OWN_FAULT = re.compile(
-    r"AssertionError|AssertionFailed|[Aa]ssert(ion)? .*failed|ASSERT|"
-    r"\b\w*(Decode|Encode|Integrity|Lookup|Recursion|ModuleNotFound|NumberFormat|IsADirectory|"
-    r"NotADirectory|FileExists)(Error|Exception)\b|unbound variable|syntax error|"
-    r"\b(Value|Key|Type|Index|Name|"
-    r"Attribute|ZeroDivision|Syntax|Unicode|Arithmetic|Reference|Range)Error\b|EADDRINUSE|"
-    r"[Aa]ddress (already )?in use|NullPointer|IllegalArgument|OutOfBounds|"
-    r"(ConcurrentModification|ClassCast|NoSuchElement|InputMismatch)Exception|"
-    r"undefined (reference|variable|method)|"
-    r"\bpanic:(?!.* at .* line \d+\.$)|"  # but Perl's, which comes of a want of memory
-    r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|"
-    r"\bis not (the )?expected\b|\bmismatch\b|\bassert \S|(?i:(does|did) not match)|\bFAILED \(|"
-    r"\bwrong\b|\bshould (be|have|equal)\b|"
-    # Compilers, of what they read.
-    r"\.\w+:\d+(:\d+)?: error: (?!.*\b(while writing|[Cc]ould not|[Cc]annot (open|create|write)|"
-    r"[Nn]o such file|denied|[Rr]ead-only)\b)|\berror\[E\d+\]|\berror TS\d+|"
-    r"^(vet: )?[\w./-]+\.\w{1,4}:\d+:\d+: (?!.*\b(warning|note|[Nn]o such|[Nn]ot found|"
-    r"[Cc]annot find|[Pp]ermission|denied)\b)|"
-    r"\bnot equal\b|\S+ != \S+|^--- FAIL: |"
-    # Databases, of a statement.
-    r"\bno such (column|table|function|index)\b|\b[Pp]arse error\b|constraint failed|"
-    # What was given to it, or what came out, is not as it must be.
-    r"\b[Ee]xpected \d|\bgot \S+,? want|\bArgumentError\b|\binvalid (value|syntax|option|argument|"
-    r"format|input|number|literal)|\b[Uu]nknown (sub)?(command|option|argument|key|field)|"
-    r"^[Uu]sage: |\bmust (not )?be (empty|greater|less|one|an?|positive|negative|null|zero|unique|"
-    r"equal|between|of)\b|"
-    r"\bat least \d|\brequired (argument|field|option)|"
-    r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)|"
-    r"\bvalidation (failed|error)|\bdoes not apply\b|\bnot allowed: |"
-    # Python's faulthandler, of a test or a program that hung.
-    r"^Timeout \(\d+:\d\d:\d\d|"
-    # A count of what came out otherwise than it should.
-    r"\b(checksums?|hash(es)?|digests?|outputs?|results?|files?) differs?\b|"
-    r"\b\d+ of \d+\b.*\b(failed|differ|wrong|bad)\b|\b\d+ \w+ differ\b|^\d+ failed$",
-    re.M,
-)
-# What the C library and sanitizers say of a program's own memory.
-_MEMORY_FAULT = re.compile(
-    r"double free|free\(\): |malloc\(\): |munmap_chunk\(\)|corrupted (size|double|unsorted)|"
-    r"stack smashing|buffer overflow detected|Sanitizer: "
-)
-# What C++ throws over a fault in the logic of a program (std::logic_error and its like), and what
-# JavaScript's engine says of a heap that is as large as it was told to let it grow.
-_LOGIC_FAULT = re.compile(
-    r"[Hh]eap out of memory|Reached heap limit|instance of '(std::(out_of_range|invalid_argument|"
-    r"length_error|domain_error|logic_error|range_error|bad_cast|bad_optional_access|"
-    r"bad_variant_access|bad_function_call|regex_error))"
 )
 _SOME_FAULT = re.compile(
     r"\b(\w*Error|Traceback|\w*Exception|[Ff]atal|FAILED|ERROR|FAIL|error|[Ff]ailed|failures?|[Cc]annot|[Uu]nable|differ)\b"
@@ -193,28 +146,31 @@ _OF_STATUS = re.compile(
 
 
 def tells_status(words: str, status: int) -> bool:
-    """As a shell counts it, or as Python does, where the words are about a status."""
-    numbers = {str(status), *({f"-{status - 128}"} if status > 128 else ())}
-    return bool(_OF_STATUS.search(words)) and not numbers.isdisjoint(_NUMBER.findall(words))
+    """As a shell counts it, as wait(2) or as Python does: where the words are about a status, or
+    compare it with 0."""
+    numbers = {str(status), str(status << 8), *({f"-{status - 128}"} if status > 128 else ())}
+    told = {one for line in words.splitlines() for one in _NUMBER.findall(line)}
+    return not numbers.isdisjoint(told) and ("0" in told or bool(_OF_STATUS.search(words)))
 
 
-_NUMBER = re.compile(r"(?<![\w.-])-?\d+\b")
+_NUMBER = re.compile(r"(?<![\w.-])-?\d+\b(?!\.\d)")
 
 _BY_NOBODY = (  # how an exception is told that nobody caught
     r"Traceback \(most recent|Exception in thread|panic: |thread '.*' panicked|Uncaught |"
-    r"\s+at .*\(?node:internal"
+    r"(PHP )?Fatal error: +Uncaught |\S+:\d+:in [`'].*\(\w[\w:]*\)$|\s+at .*\(?node:internal"
 )
 _UNCAUGHT = re.compile(rf"^({_BY_NOBODY})")
 _STACK = re.compile(  # of Java and JavaScript, Ruby, Go
     r"\s+(at|from) |goroutine \d+ \[|[\w./*()]+\([^)]*\)$|\t\S+:\d+( \+0x[0-9a-f]+)?$|"
-    r"exit status \d+$"
+    r"#\d+ \S+|\s+thrown in |Stack trace:$|\s*\^[\^~]*$|exit status \d+$"
 )
 _WARNING = re.compile(
     r"\b((?i:warn(ing)?|skip(s|ped|ping)?|xfail(ed)?)|[Ii]gnor(ed|ing)|optional|disabled|going on|"
     r"continuing|[Ff]all(s|ing)? back|unavailable, |off|instead|not usable|best effort|"
     r"non-fatal|not (counted|required|needed)|allowed to fail|tolerated|"
     r"[Uu]sing (the |a |an )?(default|built-?in|bundled|slower|pure|plain|fallback)|"
-    r"(done|goes|going|running|works?) without)\b|\((allowed|optional)\)|"
+    r"(done|goes|going|running|work(s|ing)?|proceed(s|ing)?|continu(es?|ing)|carr(ies|y|ying) on) "
+    r"without)\b|\((allowed|optional)\)|"
     r", using \w+$|\(using \w+\)$"
 )
 # What comes after the work, and is told when it fails, but fails nothing.
@@ -222,7 +178,8 @@ _TIDYING = re.compile(r"(?i)\b(clean(ing)?[- ]?up|tear(ing)?[- ]?down|left behin
 # What becomes of a failure that somebody swallowed: the value that it was to yield is not there.
 _NOTHING_CAME = re.compile(
     r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b|null reference|\bnot? None\b|"
-    r"(?i:\bgot (0|none|null|nothing|nil|empty|''|\"\"|\[\]|\{\})(?!\w)|\bunexpected (end|eof)\b|"
+    r"(?i:\b(got|have|found|received|read|was):? "
+    r"(0|none|null|nothing|nil|undef|empty|''|\"\"|\[\]|\{\})(?!\w)|\bunexpected (end|eof)\b|"
     r"\bempty (response|output|reply)|\bis empty\b)|"
     r"\(char 0\)|AssertionError: (\[\]|\{\}|None|b?''|\"\"|0)$|"
     r"\bassert (not )?(b?''|\"\"|\[\]|\{\}|None)"
@@ -243,6 +200,16 @@ def mentions(words: str, spellings: tuple[str, ...]) -> bool:
     return (texts is not None and texts.search(words.lower()) is not None) or (
         codes is not None and codes.search(words) is not None
     )
+
+
+def touches(words: str, beginnings: tuple[str, ...]) -> bool:
+    """Whether a word begins with one of these."""
+    return bool(beginnings) and _beginning(beginnings).search(words) is not None
+
+
+@functools.lru_cache(maxsize=512)
+def _beginning(beginnings: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"\b({'|'.join(map(re.escape, beginnings))})", re.I)
 
 
 @functools.lru_cache(maxsize=512)
@@ -268,21 +235,6 @@ def _whole(thing: str) -> re.Pattern[str]:
 
 def _names(words: str, thing: str) -> bool:
     return thing in words and _whole(thing).search(words) is not None
-
-
-def own_fault(words: str) -> bool:
-    """A fault that no sandbox makes: an assertion, a wrong value, a port already in use."""
-    return _OWN_FAULT.search(words) is not None or memory_fault(words) or logic_fault(words)
-
-
-def logic_fault(words: str) -> bool:
-    """An exception that no system call is the reason of."""
-    return _LOGIC_FAULT.search(words) is not None
-
-
-def memory_fault(words: str) -> bool:
-    """A program that spoilt its own memory, as the C library or a sanitizer found."""
-    return _MEMORY_FAULT.search(words) is not None
 
 
 def some_fault(words: str) -> bool:
@@ -328,8 +280,8 @@ def only_warnings(words: str) -> bool:
 
 def nothing_came(words: str) -> bool:
     """A fault of the work's own that is over the lack of a value."""
-    faults = [line for line in words.splitlines() if own_fault(line)]
-    return bool(faults) and _NOTHING_CAME.search(faults[-1]) is not None
+    telling = [line for line in words.splitlines() if faults.of_work(line)]
+    return bool(telling) and _NOTHING_CAME.search(telling[-1]) is not None
 
 
 _THROWN = re.compile(rf"^({_BY_NOBODY}|Unhandled |terminate called)", re.M)
@@ -362,7 +314,7 @@ def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
     later = (
         [line for line in lines[named[-1] + 1 :] if not line.startswith(_VERDICT)] if named else []
     )
-    return any(own_fault(line) for line in later)
+    return any(faults.of_work(line) for line in later)
 
 
 def thrown_after(words: str, spellings: tuple[str, ...]) -> bool:
@@ -385,7 +337,7 @@ def another_thrown(words: str, spellings: tuple[str, ...]) -> bool:
         return False
     if mentions(words[thrown.start() :], spellings) or nothing_came(words):
         return False
-    return own_fault(last_line(words))
+    return faults.of_work(last_line(words))
 
 
 def _headline(lines: list[str], number: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe.diagnose import words
+from probe.diagnose import faults, words
 from probe.diagnose.case import Finding
 from probe.diagnose.crashes import CRASHES
 from probe.diagnose.network import NAME_ERRORS
@@ -79,9 +79,9 @@ def _why_unseen(story: Story, shut: dict[str, str]) -> list[str]:
 def _certainty(story: Story, culprit: Process) -> float:
     """An error of the system that is spoken of and was not seen leaves room for doubt."""
     said = story.words(culprit.pid)
-    if words.unexplained_errno(said) and not words.own_fault(said):
+    if words.unexplained_errno(said) and not faults.of_work(said):
         return 0.55
-    return 0.92 if words.own_fault(said) else 0.85
+    return 0.92 if faults.of_work(said) else 0.85
 
 
 def _how(story: Story, culprit: Process) -> str:
@@ -115,8 +115,13 @@ def _deepest_failure(story: Story) -> Process:
         strong = heard
         acted = [child for child in strong if not story.tree.only_reports(child)]
         strong = acted or strong
-        if not strong or words.own_fault(said):
+        if not strong:
             return process
+        if faults.of_work(said):
+            # A test runner repeats what was said by the test.
+            strong = [child for child in strong if _is_repeated(child, said)]
+            if not strong:
+                return process
         process = max(strong, key=lambda child: child.weight)
         seen.add(process.pid)
 
@@ -125,6 +130,11 @@ def _is_told(process: Process, said: str) -> bool:
     """A shell says of its own accord what a signal has ended."""
     ended = process.exit
     return ended is not None and ended.signal is not None and words.tells_end(said, ended.signal)
+
+
+def _is_repeated(process: Process, said: str) -> bool:
+    own = words.last_line((process.exit.last_words or "") if process.exit else "").strip()
+    return bool(own) and own in said
 
 
 def _is_unheard(process: Process) -> bool:

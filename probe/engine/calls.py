@@ -116,7 +116,7 @@ _TRANSFERS = {
     "recvmsg": _RECEIVE_MESSAGE,
 }
 
-_OPENS, _MAKES, _REMOVES, _RENAMES, _RENAMES_AT = range(1, 6)
+_OPENS, _MAKES, _REMOVES, _RENAMES, _RENAMES_AT, _COPIES, _COPIES_BY = range(1, 8)
 _CHANGES = {
     **dict.fromkeys(("open", "openat"), _OPENS),
     **dict.fromkeys(("creat", "mkdir", "mkdirat", "link", "linkat"), _MAKES),
@@ -125,6 +125,8 @@ _CHANGES = {
     "rename": _RENAMES,
     "renameat": _RENAMES_AT,
     "renameat2": _RENAMES_AT,
+    **dict.fromkeys(("dup", "dup2", "dup3"), _COPIES),
+    "fcntl": _COPIES_BY,
 }
 # What is heard of calls that succeed: the rest goes by unseen, which keeps it cheap.
 _HEARD = {*_CHANGES, "connect", "brk", "write", "writev", "sendto", "sendmsg", "sendmmsg"}

@@ -819,6 +819,20 @@ def test_a_file_that_takes_less_than_it_was_given(limit: str, errno: str, watche
     assert (event["syscall"], event["path"], event["errno"]) == ("write", "/mnt/x", errno)
 
 
+@pytest.mark.parametrize(
+    "copy", ["os.dup(2)", "fcntl.fcntl(2, fcntl.F_DUPFD, 50)", "(os.dup(1), os.dup(2))[1]"]
+)
+def test_words_written_to_a_copy_of_stderr(watched: Watch, copy: str) -> None:
+    """As test frameworks do (Test::More), which keep stdout and stderr for themselves."""
+    code = (
+        "import fcntl, os; other = os.open('/dev/null', os.O_WRONLY); "
+        f"copy = {copy}; os.write(other, b'of no interest'); os.write(copy, b'why it failed'); "
+        "os.close(copy); os.write(os.dup2(other, copy), b'nor is this'); raise SystemExit(3)"
+    )
+    event = watched("exit", PYTHON, "-c", code)[-1]
+    assert (event["code"], event["last_words"]) == (3, "why it failed")
+
+
 @pytest.mark.core
 def test_words_that_a_full_disk_cut_short_are_heard(watched: Watch) -> None:
     code = "import os; os.write(2, b'why it failed ' * 20000); raise SystemExit(3)"

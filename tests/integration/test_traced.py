@@ -227,3 +227,9 @@ def test_memory_is_read_by_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_addresses(raw: bytes, peer: Peer | None) -> None:
     assert parse_address(raw) == peer
+
+
+def test_words_written_to_a_copy_of_stderr(tmp_path: Path) -> None:
+    code = "import os; os.write(os.dup(2), b'why it failed'); raise SystemExit(3)"
+    event = of_kind(watched(tmp_path, PYTHON, "-c", code), "exit")[-1]
+    assert (event["code"], event["last_words"]) == (3, "why it failed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_diagnose import FULL, ROOT, at, cause, ended, span
 
-from probe.diagnose import make_case, words
+from probe.diagnose import faults, make_case, words
 from probe.diagnose.explain import suspects
 from probe.diagnose.story import Story, Suspect
 from probe.diagnose.weighing import grounds
@@ -89,7 +89,7 @@ def test_make_tells_a_signal_by_its_name() -> None:
 
 def test_a_compiler_that_cannot_write_has_no_fault_in_its_source() -> None:
     assert cause([read_only(1, 900), ended(2, 1000, last_words=JAVAC)]) == "fs.read_only"
-    assert words.own_fault("src/Main.java:2: error: cannot find symbol")
+    assert faults.of_work("src/Main.java:2: error: cannot find symbol")
 
 
 def test_a_test_runner_reports_on_stdout() -> None:

@@ -37,6 +37,8 @@ _NUMBERED_NATIVE = (
     "socket",
     "getsockopt",
     "close",
+    "dup",
+    "fcntl",
     "dup2",
     "dup3",
     "prctl",

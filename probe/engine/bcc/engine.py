@@ -146,7 +146,7 @@ class _Task(ctypes.Structure):
             for name in (
                 *("tgid", "creator", "serial", "followed", "entered", "enters", "refused"),
                 *("executed", "together", "together_first", "silenced", "null_fd"),
-                *("strict", "filtered", "leaving", "pad"),
+                *("strict", "filtered", "leaving", "copy"),
             )
         ),
     ]

@@ -485,7 +485,7 @@ class Tracer:
 
     def _said(self, process: Process, name: str, entry: Entry, result: int) -> None:
         fd, address, size = entry.arguments[0], entry.arguments[1], result
-        if fd not in (1, 2):
+        if not process.speaks_by(fd):
             return
         pid = process.member.pid
         if process.together is None:
