@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from probe.diagnose import faults, words
 from probe.diagnose.case import Dismissal
+from probe.diagnose.fallbacks import is_keepsake
 from probe.diagnose.memory import size
 from probe.diagnose.process import UNSEEN_MOST, is_program_path
 from probe.diagnose.story import Story, Suspect
@@ -305,13 +306,19 @@ def _file(story: Story, event: File) -> Suspect:
     return Suspect(
         cause=cause,
         event=event,
-        prior=0.6 if "access" in event.syscall else 0.85,  # who asks first has a way out
+        prior=_prior(event),
         summary=f"{story.who(event)}: {event.syscall} {event.path} failed, "
         f"{what.format(**fields)} ({event.errno})",
         advice=advice.format(**fields),
         mentions=(event.path, *_distinct(_name(event.path))),
         most=UNSEEN_MOST if _is_unseen(event) else 1.0,
     )
+
+
+def _prior(event: File) -> float:
+    if is_keepsake(os.path.join(event.cwd or "", event.path)):
+        return 0.2
+    return 0.6 if "access" in event.syscall else 0.85  # who asks first has a way out
 
 
 def _distinct(name: str) -> tuple[str, ...]:

@@ -184,10 +184,14 @@ def above_spoke(story: Story, suspect: Suspect, borne: Bearer) -> str | None:
 
 def _is_of_its_status(story: Story, process: Process) -> bool:
     """Those above it tell of a fault of their own that is over its status."""
-    said = "\n".join(
-        line for line in story.words_above(process.pid).splitlines() if faults.of_work(line)
+    status = process.status or 0
+    lines = story.words_above(process.pid).splitlines() if status else []
+    # "got: 3", "expected: 0"; but a 1 stands in many a line.
+    height = 3 if status > 1 else 1
+    return any(
+        faults.of_work(line) and words.tells_status("\n".join(lines[at : at + height]), status)
+        for at, line in enumerate(lines)
     )
-    return bool(process.status and said) and words.tells_status(said, process.status or 0)
 
 
 def was_thrown(story: Story, suspect: Suspect, process: Process) -> bool:

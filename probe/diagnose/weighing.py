@@ -13,7 +13,7 @@ import os
 
 from probe.diagnose import hearing
 from probe.diagnose.background import SIGNIFICANT, feature_of
-from probe.diagnose.carriers import bearer, carrier
+from probe.diagnose.carriers import Bearer, bearer, carrier
 from probe.diagnose.crashes import ACCIDENTS, GIVING_UP
 from probe.diagnose.fallbacks import is_keepsake, is_probing, known
 from probe.diagnose.story import Story, Suspect
@@ -56,14 +56,32 @@ def confidence(score: float) -> float:
 def grounds(story: Story, suspect: Suspect) -> Grounds:
     """What speaks for and against it. The names are keys of WEIGHTS."""
     borne = bearer(story, suspect)
+    beside = _beside(story, borne.process)
+    found: Grounds = {"always": 1.0, "prior": _log_odds(suspect.prior)}
+    found |= _place(story, suspect, borne)
+    found |= _elsewhere(story, suspect)
+    found |= _afterwards(story, suspect, borne.process)
+    if hearing.was_ignored(story, borne.process):
+        found["those above ignored it"] = 1.0
+    if story.case.coverage.only_looks:  # that nothing was heard says nothing
+        return found | ({beside: 1.0} if beside else {})
+    if suspect.silent:
+        found[f"above said {hearing.heard_above(story, suspect)}"] = 1.0
+        return found | ({beside: 1.0} if beside else {})
+    found |= _words(story, suspect, borne, beside)
+    found[f"ended {_lag(story, suspect.event, borne.process)}"] = 1.0
+    turn = _turn(story, suspect, borne.process)
+    if turn is not None:
+        found[turn] = 1.0
+    return found | _call(story, suspect, found)
+
+
+def _place(story: Story, suspect: Suspect, borne: Bearer) -> Grounds:
+    """Whose failure it is, and what became of that further up."""
     process = borne.process
     carried_by = None if borne.ground else carrier(story, suspect)
     weight = carried_by.weight if carried_by is not None else process.weight
-    found: Grounds = {
-        "always": 1.0,
-        "prior": _log_odds(suspect.prior),
-        "chain": math.log(max(_LEAST_WEIGHT, weight)),
-    }
+    found: Grounds = {"chain": math.log(max(_LEAST_WEIGHT, weight))}
     if borne.ground:
         found[borne.ground] = 1.0
     if carried_by is not None:
@@ -74,14 +92,16 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     spoke = hearing.above_spoke(story, suspect, borne)
     if spoke is not None:
         found[spoke] = 1.0
-    beside = _beside(story, process)
-    if beside is not None:
-        found[beside] = 1.0
-    found.update(_elsewhere(story, suspect))
     if story.did_no_harm_elsewhere(suspect.event):
         found["did no harm to others"] = 1.0
     if carried_by is None and story.did_no_harm_to_its_twin(suspect.event):
         found["did no harm to its twin"] = 1.0
+    return found
+
+
+def _afterwards(story: Story, suspect: Suspect, process: Process) -> Grounds:
+    """What was done next, by the process and by those above it."""
+    found: Grounds = {}
     if getattr(suspect.event, "syscall", "") in _REMOVING:
         found["was tidying up"] = 1.0
     if suspect.cause == "fs.missing" and is_probing(story.command_lines(suspect.event.pid)):
@@ -94,39 +114,50 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
         found["those above went on to other programs"] = math.log2(1 + above)
     if suspect.went_on:
         found["looked for others later"] = 1.0
-    if hearing.was_ignored(story, process):
-        found["those above ignored it"] = 1.0
-    if story.case.coverage.only_looks:
-        return found  # that nothing was heard says nothing
-    if suspect.silent:
-        found[f"above said {hearing.heard_above(story, suspect)}"] = 1.0
-        return found
+    return found
+
+
+def _words(story: Story, suspect: Suspect, borne: Bearer, beside: str | None) -> Grounds:
+    """What was said of it. Where another had the status that counts, and nobody above tells of
+    this one, its words are of no account."""
     said = hearing.account(story, suspect, borne)
+    found: Grounds = {}
     if beside in _HAD_THE_STATUS and said in _TOLD and not hearing.told_above(story, suspect):
-        del found[beside]
         said = "it, and another had the status"
+    elif beside is not None:
+        found[beside] = 1.0
     found[f"said {said}"] = 1.0
-    if hearing.was_thrown(story, suspect, process):
+    if hearing.was_thrown(story, suspect, borne.process):
         found["was thrown"] = 1.0
-    found[f"ended {_lag(story, suspect.event, process)}"] = 1.0
-    turn = _turn(story, suspect, process)
-    if turn is not None:
-        found[turn] = 1.0
-    fate = _known_fate(story, suspect)
+    return found
+
+
+_HAD_THE_STATUS = frozenset(
+    {"another gave the status", "one beside gave the status", "an earlier one had the status"}
+    | {"another failed later", "another had failed before"}
+)
+_TOLD = ("error", "error and thing", "thing")
+
+
+def _call(story: Story, suspect: Suspect, known_so_far: Grounds) -> Grounds:
+    """What kind of call it was, and what is known of it."""
+    event, found = suspect.event, Grounds()
+    fate = _known_fate(suspect)
     if fate is not None:
-        told = any(name.startswith("said error") for name in found)
+        told = any(name.startswith("said error") for name in known_so_far)
         told = fate == "harmless" and (told or hearing.was_told(story, suspect))
         found[f"known as {fate}{', yet told' if told else ''}"] = 1.0
-    if isinstance(suspect.event, Seccomp):
-        found[f"after {_calls_after(suspect.event)}"] = 1.0
-        if suspect.event.errno == "ENOSYS":
-            found["not there yet"] = 1.0  # callers are ready for kernels without it
-    if isinstance(suspect.event, Seccomp) and _went_on_to_another(story, suspect.event):
+    if not isinstance(event, Seccomp):
+        return found
+    found[f"after {_calls_after(event)}"] = 1.0
+    if event.errno == "ENOSYS":
+        found["not there yet"] = 1.0  # callers are ready for kernels without it
+    if _went_on_to_another(story, event):
         found["another denial came later"] = 1.0
     return found
 
 
-def _known_fate(story: Story, suspect: Suspect) -> str | None:
+def _known_fate(suspect: Suspect) -> str | None:
     """What callers are known to make of it."""
     event = suspect.event
     if not isinstance(event, (File, Seccomp)):
@@ -135,13 +166,6 @@ def _known_fate(story: Story, suspect: Suspect) -> str | None:
         return "harmless"
     pattern = known(event) if isinstance(event, Seccomp) else None
     return None if pattern is None else "harmless" if pattern.harmless else "fatal"
-
-
-_HAD_THE_STATUS = frozenset(
-    {"another gave the status", "one beside gave the status", "an earlier one had the status"}
-    | {"another failed later", "another had failed before"}
-)
-_TOLD = ("error", "error and thing", "thing")
 
 
 def _went_on_to_another(story: Story, event: Seccomp) -> bool:

@@ -61,3 +61,66 @@ def test_who_was_asked_to_end_was_not_killed(end: dict[str, object], expected: s
     verdict = explain(make_case(span(), stopped(**end), FULL)).verdict
     assert verdict is not None
     assert verdict.cause == expected
+
+
+def test_a_crash_whose_words_a_test_runner_repeats_is_a_crash() -> None:
+    said = "ring: ring.c:9: main: Assertion `head <= 9' failed."
+    events = [
+        started(1, 10, CHILD, "/usr/bin/ctest"),
+        started(2, 20, GRANDCHILD, "/build/test_ring", parent=CHILD),
+        ended(3, 90, GRANDCHILD, ppid=CHILD, code=None, signal="SIGABRT", last_words=said),
+        ended(
+            4, 100, CHILD, ppid=ROOT, code=8, last_words=f"1/1 Test #1: ring\n{said}\n1 failed\n"
+        ),
+        ended(5, 110, code=8),
+    ]
+    verdict = explain(make_case(span(), events, FULL)).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.evidence) == ("workload.crashed", ("e3",))
+
+
+@pytest.mark.parametrize(
+    ("asserted", "expected"),
+    [
+        ("AssertionError: 3 != 0", "fs.read_only"),
+        ("#          got: '768'\n#     expected: '0'", "fs.read_only"),  # of wait(2)
+        ("AssertionError: 17 != 0", "workload.failed"),
+        ("AssertionError: 'north' != 'south'", "workload.failed"),
+    ],
+)
+def test_an_assertion_is_over_a_status_or_over_something_else(asserted: str, expected: str) -> None:
+    told = "pack: [Errno 30] Read-only file system\n"
+    events = [
+        started(1, 10, CHILD, "/usr/bin/pack"),
+        read_only(2, 20, CHILD),
+        ended(3, 30, CHILD, ppid=ROOT, code=3, last_words=told),
+        ended(4, 600, code=1, last_words=f"{asserted}\n"),
+    ]
+    assert cause(events) == expected
+
+
+def test_a_timeout_is_of_what_was_waited_for_and_not_of_what_was_refused_at_once() -> None:
+    said = 'Traceback (most recent call last):\n  File "x.py", line 9, in main\nTimeoutError\n'
+    assert cause([read_only(1, 10), ended(2, 1600, last_words=said)]) == "workload.failed"
+
+
+@pytest.mark.parametrize(
+    ("diff", "expected"),
+    [("3c3\n< total\t8\n---\n> total\t7\n", "workload.failed"), ("", "fs.read_only")],
+    ids=["and differs", "alone"],
+)
+def test_another_child_fails_later_with_the_same_status(diff: str, expected: str) -> None:
+    """A shell goes on where a copy could not be made, and a comparison is what counts."""
+    events: list[Event] = [
+        started(1, 10, CHILD, "/usr/bin/cp", "a", "/srv/out"),
+        read_only(2, 20, CHILD),
+        ended(
+            3, 30, CHILD, ppid=ROOT, code=1, last_words="cp: '/srv/out': Read-only file system\n"
+        ),
+    ]
+    if diff:
+        events += [
+            started(4, 100, GRANDCHILD, "/usr/bin/diff", "a", "b"),
+            ended(5, 110, GRANDCHILD, ppid=ROOT, code=1, duration_s=0.01, last_words=diff),
+        ]
+    assert cause([*events, ended(6, 120, last_words="not ok\n")]) == expected
