@@ -6,6 +6,7 @@ out as: where those may have cut data short ("unexpected end of file"), it is le
 
 from __future__ import annotations
 
+import functools
 import re
 
 # Of what is thrown in a language; the names go on with Error or Exception.
@@ -46,13 +47,14 @@ _TOLD = {
     ),
     "claims": (
         r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)",
+        r"\bis not (newer|older|greater|less|larger|smaller|higher|lower|equal|unique|sorted|an? )|"
         r"\bis (below|above|over|under) (the )?\d|\bis too (old|new|short|long|small|low|high)\b",
         r"\bmust (not )?be (empty|greater|less|one|an?|positive|negative|null|zero|unique|equal|"
         r"between|of|set)\b|\bat least \d|\bnot allowed: |\bvalidation (failed|error)",
         r"\b[Dd]uplicate (key|id|name|entry|field|column|value)",
     ),
     "arguments": (
-        r"^[Uu]sage: |(?<!fish: )\b[Uu]nknown (sub)?(command|option|argument|key|field|predicate|"
+        r"\b[Uu]sage: |(?<!fish: )\b[Uu]nknown (sub)?(command|option|argument|key|field|predicate|"
         r"directive|suffix|CMake command)|\b[Uu]nrecognized (argument|option)|\bbad option\b",
         r"\brequired (argument|field|option)|\boption requires an argument|\boption .* is unknown",
         r"\binvalid (value|syntax|option|argument|format|input|number|literal|date|suffix)",
@@ -96,10 +98,16 @@ _TOLD = {
         r"Unrecognized header|not a zip file|bad decrypt|is not sorted|: disorder: ",
     ),
     "databases": (
-        r"\bno such (column|table|function|index)\b|constraint failed|\bviolates [\w-]+( key)? ",
+        r"\bdatabase( table)? is locked|\bno such (column|table|function|index)\b|"
+        r"constraint failed|\bviolates [\w-]+( key)? ",
         r"\b(relation|column|function|type) \S+ does not exist|No function matches|"
         r"value too long for type|WRONGTYPE|ERR (value|[Ww]rong number|unknown|user_script)",
         r"\b(branch|tag|database|relation|role|table|column) \S+( named \S+)? already exists",
+    ),
+    # What was asked for is at fault (RFC 9110, 15.5); 5xx may come of anything.
+    "servers": (
+        r"\b(HTTP|HTTP Error|HTTP/[\d.]+|ERROR|error:|status|status code|got) "
+        r"(400|404|405|406|409|410|411|413|414|415|422)\b",
     ),
     "version control": (
         r"\bCONFLICT \(|\b[Mm]erge conflict|\bwould be overwritten by |! \[rejected\]|"
@@ -133,6 +141,7 @@ _LOGIC = re.compile(
 )
 
 
+@functools.lru_cache(maxsize=256)
 def of_work(words: str) -> bool:
     """A fault that no sandbox makes: an assertion, a wrong value, a port already in use."""
     return _OWN.search(words) is not None or of_memory(words) or of_logic(words)

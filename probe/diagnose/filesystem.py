@@ -165,7 +165,8 @@ def _written(*names: str) -> list[str]:
 
 def _tells_of_missing(line: str) -> bool:
     """It says that something is not there, or cannot be used."""
-    return words.says(line, "ENOENT") or words.mentions(line, words.CANNOT)
+    told = words.says(line, "ENOENT") or words.mentions(line, words.CANNOT)
+    return told and not faults.of_work(line)
 
 
 def _told_in_vain(story: Story, ended: Exit, telling: list[str]) -> Suspect | None:

@@ -151,13 +151,16 @@ def heard_above(story: Story, suspect: Suspect) -> str:
         return "nothing"
     deaths = (*suspect.spellings, *DEATHS)
     plain = tuple(death for death in deaths if not death.lstrip("-").isdigit())
+    # An assertion about its status is over its death.
+    status = story.process(suspect.event).status
+    of_status = bool(status) and words.tells_status(said, status or 0)
     if faults.of_work(said) and not words.mentions(said, plain):
-        # An assertion about its status is over its death.
-        status = story.process(suspect.event).status
-        return "death" if status and words.tells_status(said, status) else _fault(said)
-    if words.mentions(said, deaths):
-        return "death"
-    return _fault(said) if faults.of_work(said) else "something else"
+        return "death" if of_status else _fault(said)
+    if not words.mentions(said, deaths):
+        return _fault(said) if faults.of_work(said) else "something else"
+    if words.only_warned(said, deaths):
+        return "that it goes without"
+    return "another fault later" if words.overtaken(said, plain) and not of_status else "death"
 
 
 def above_spoke(story: Story, suspect: Suspect, borne: Bearer) -> str | None:

@@ -95,6 +95,8 @@ class Story:
         self.services = Services(self.tree, self.all(Connect))
         self._faulty: dict[int, list[Process]] = {}
         self._alike: dict[int, list[Process]] = {}
+        self._sharers: dict[object, frozenset[int]] = {}  # by likeness
+        self._births: dict[int, list[int]] = {}  # of children that ended well
         self.dead_services: list[Process] = []  # by accident or for want of memory
         self._blame_dead_services()
 
@@ -236,6 +238,26 @@ class Story:
         """Whether the process has an event of its own with this errno."""
         return any(getattr(event, "errno", None) == errno for event in self._by_pid.get(pid, ()))
 
+    def met_with_the_like(self, event: Event, process: Process) -> bool:
+        """Whether the process, or one below it, met with such an event."""
+        likeness = _likeness(event)
+        if likeness not in self._sharers:
+            line = {
+                one
+                for pid in self._alike_pids.get(likeness, ())
+                for one in self.tree.ancestors(pid)
+            }
+            self._sharers[likeness] = frozenset(one.pid for one in line)
+        return process.pid in self._sharers[likeness]
+
+    @functools.cached_property
+    def _alike_pids(self) -> dict[object, set[int]]:
+        """By likeness, the processes that met with such an event."""
+        found: dict[object, set[int]] = {}
+        for event in self.events:
+            found.setdefault(_likeness(event), set()).add(event.pid)
+        return found
+
     @functools.cached_property
     def removers(self) -> list[Process]:
         """The processes that took files away."""
@@ -287,7 +309,7 @@ class Story:
         if process.exit is not None and not process.failed:
             return f"{self.who(event)} went on and ended well"
         if process.weight < _FAINT:
-            handler = self._handler(event)
+            handler = self._handler(event.pid)
             if handler is not None:
                 return f"{handler.name} (pid {handler.pid}) dealt with it and ended well"
             return "the failure did not reach the test"
@@ -307,34 +329,38 @@ class Story:
     def _got_over(self) -> dict[object, set[int]]:
         """By likeness, the processes that met with such an event and ended well, or above which
         it was dealt with."""
-        found: dict[object, set[int]] = {}
-        for event in self.events:
-            if self.tree.process(event.pid).status == 0 or self._handler(event) is not None:
-                found.setdefault(_likeness(event), set()).add(event.pid)
-        return found
+        pids = {pid for alike in self._alike_pids.values() for pid in alike}
+        harmless = {pid for pid in pids if self._got_well_out_of_it(pid)}
+        return {likeness: alike & harmless for likeness, alike in self._alike_pids.items()}
 
-    def _handler(self, event: Event) -> Process | None:
+    def _got_well_out_of_it(self, pid: int) -> bool:
+        return self.tree.process(pid).status == 0 or self._handler(pid) is not None
+
+    def _handler(self, pid: int) -> Process | None:
         """Who ended well above a process whose failure did not reach the test."""
-        if self.process(event).weight >= _FAINT:
+        if self.tree.process(pid).weight >= _FAINT:
             return None
-        above = self.tree.ancestors(event.pid)[1:]
+        above = self.tree.ancestors(pid)[1:]
         return next((p for p in above if p.exit is not None and not p.failed), None)
 
     def started_well_after(self, event: Event) -> int:
         """How many programs the same process started afterwards, that ended well."""
-        return sum(
-            child.born_ns > event.time_ns and child.status == 0 and bool(child.programs)
-            for child in self.tree.children(event.pid)
-        )
+        return self._well_started(event.pid, event.time_ns)
 
     def started_well_above(self, process: Process) -> int:
         """How many programs its parent started after its end, that ended well."""
-        parent = self.tree.ancestors(process.pid)[1:2]
-        return sum(
-            child.born_ns > process.end_ns and child.status == 0 and bool(child.programs)
-            for one in parent
-            for child in self.tree.children(one.pid)
-        )
+        parents = self.tree.ancestors(process.pid)[1:2]
+        return sum(self._well_started(parent.pid, process.end_ns) for parent in parents)
+
+    def _well_started(self, pid: int, after_ns: int) -> int:
+        if pid not in self._births:
+            self._births[pid] = sorted(
+                child.born_ns
+                for child in self.tree.children(pid)
+                if child.status == 0 and child.programs
+            )
+        births = self._births[pid]
+        return len(births) - bisect.bisect_right(births, after_ns)
 
     def command_lines(self, pid: int) -> str:
         """Of the process and those above it, as they were started last."""

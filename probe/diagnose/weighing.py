@@ -56,7 +56,7 @@ def confidence(score: float) -> float:
 def grounds(story: Story, suspect: Suspect) -> Grounds:
     """What speaks for and against it. The names are keys of WEIGHTS."""
     borne = bearer(story, suspect)
-    beside = _beside(story, borne.process)
+    beside = _beside(story, suspect, borne.process)
     found: Grounds = {"always": 1.0, "prior": _log_odds(suspect.prior)}
     found |= _place(story, suspect, borne)
     found |= _elsewhere(story, suspect)
@@ -190,8 +190,9 @@ def _elsewhere(story: Story, suspect: Suspect) -> Grounds:
     return {"failing tests alone show it": 1.0} if run.chance(feature) < SIGNIFICANT else {}
 
 
-def _beside(story: Story, process: Process) -> str | None:
-    """Whether another child of the same parent failed, and gave it the status or its words."""
+def _beside(story: Story, suspect: Suspect, process: Process) -> str | None:
+    """Whether another child of the same parent failed, and gave it the status or its words: of
+    something else, which those that met with the like did not."""
     line = story.tree.ancestors(process.pid)
     for below, above in itertools.pairwise(line):
         statuses = story.passed_on(above.pid)
@@ -200,7 +201,7 @@ def _beside(story: Story, process: Process) -> str | None:
             and below not in story.dead_services
             and (below.status not in statuses or above.status not in statuses)
         ):
-            rivals = _rivals(story, below, above)
+            rivals = _rivals(story, suspect.event, below, above)
             if any(other.born_ns > below.end_ns for other in rivals):
                 return "another gave the status"
             if any(other.end_ns > below.born_ns for other in rivals):
@@ -208,7 +209,7 @@ def _beside(story: Story, process: Process) -> str | None:
             if rivals:
                 return "an earlier one had the status"
         for other in story.faulty_children(above.pid):
-            if other is not below:
+            if other is not below and not story.met_with_the_like(suspect.event, other):
                 return f"another {_when(other, below)}"
     return None
 
@@ -219,15 +220,16 @@ def _when(other: Process, one: Process) -> str:
     return "failed later" if other.born_ns >= one.end_ns else "failed beside"
 
 
-def _rivals(story: Story, below: Process, above: Process) -> list[Process]:
-    """Those with the status that became the parent's, which did more than tell of a failure and
-    did not fail for the want of what the other one was to make."""
+def _rivals(story: Story, event: Event, below: Process, above: Process) -> list[Process]:
+    """Those with the status that became the parent's, which did more than tell of a failure, did
+    not fail for the want of what the other one was to make, nor met with the like."""
     return [
         other
         for other in story.children_like(above.pid)
         if other is not below
         and not story.tree.only_reports(other)
         and not story.flows.wanted(below, other)
+        and not story.met_with_the_like(event, other)
     ]
 
 

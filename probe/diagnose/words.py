@@ -230,7 +230,8 @@ def names(words: str, thing: str) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _whole(thing: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-]){re.escape(thing)}(?![\w-])")
+    # What stands behind a dot is an extension.
+    return re.compile(rf"(?<![\w-])(?<!\w\.){re.escape(thing)}(?![\w-])")
 
 
 def _names(words: str, thing: str) -> bool:

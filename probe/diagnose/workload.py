@@ -5,6 +5,7 @@ from __future__ import annotations
 from probe.diagnose import faults, words
 from probe.diagnose.case import Finding
 from probe.diagnose.crashes import CRASHES
+from probe.diagnose.hearing import DEATHS
 from probe.diagnose.network import NAME_ERRORS
 from probe.diagnose.story import Story
 from probe.diagnose.tree import Process
@@ -98,32 +99,33 @@ def _deepest_failure(story: Story) -> Process:
     process = story.tree.process(story.tree.root)
     seen = {process.pid}
     while True:
-        below = [child for child in story.tree.children(process.pid) if child.pid not in seen]
-        strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
-        said = process.exit.last_words or "" if process.exit else ""
-        if words.is_specific(said) and not words.tells_of_a_child(
-            said
-        ):  # it speaks for itself, unless it hands a status on
-            strong = [
-                child
-                for child in strong
-                if child.status == process.status or (child.exit and child.exit.signal)
-            ]
-        heard = [child for child in strong if not (said and _is_unheard(child))]
-        if not any(child.status == process.status for child in strong):
-            heard = heard or [child for child in strong if _is_told(child, said)]
-        strong = heard
-        acted = [child for child in strong if not story.tree.only_reports(child)]
-        strong = acted or strong
-        if not strong:
+        below = [child for child in _at_fault(story, process) if child.pid not in seen]
+        if not below:
             return process
-        if faults.of_work(said):
-            # A test runner repeats what was said by the test.
-            strong = [child for child in strong if _is_repeated(child, said)]
-            if not strong:
-                return process
-        process = max(strong, key=lambda child: child.weight)
+        process = max(below, key=lambda child: child.weight)
         seen.add(process.pid)
+
+
+def _at_fault(story: Story, process: Process) -> list[Process]:
+    """The children that a process failed for, as far as it does not speak for itself."""
+    said = process.exit.last_words or "" if process.exit else ""
+    below = story.tree.children(process.pid)
+    strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
+    if words.is_specific(said) and not words.tells_of_a_child(said):
+        strong = [one for one in strong if one.status == process.status or _was_killed(one)]
+    if words.only_warned(said, DEATHS):  # it went on without those that were killed
+        strong = [child for child in strong if not _was_killed(child)]
+    heard = [child for child in strong if not (said and _is_unheard(child))]
+    if not any(child.status == process.status for child in strong):
+        heard = heard or [child for child in strong if _is_told(child, said)]
+    acted = [child for child in heard if not story.tree.only_reports(child)]
+    if faults.of_work(said):  # a test runner repeats what was said by the test
+        return [child for child in acted or heard if _is_repeated(child, said)]
+    return acted or heard
+
+
+def _was_killed(process: Process) -> bool:
+    return process.exit is not None and process.exit.signal is not None
 
 
 def _is_told(process: Process, said: str) -> bool:

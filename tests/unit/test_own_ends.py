@@ -7,8 +7,9 @@ from test_diagnose import FULL, ROOT, at, cause, ended, span
 from test_hearing import CHILD, GRANDCHILD, denied, read_only, started
 
 from probe.diagnose import explain, make_case
-from probe.events import Event, Signal
+from probe.events import Event, Seccomp, Signal
 
+OWN = "workload.failed"
 WATCHDOG = (
     "Timeout (0:00:01.500000)!\nThread 0x00007f8f29c83040 (most recent call first):\n"
     '  File "/usr/lib/python3.11/threading.py", line 1112 in join\n  File "x.py", line 15\n'
@@ -124,3 +125,49 @@ def test_another_child_fails_later_with_the_same_status(diff: str, expected: str
             ended(5, 110, GRANDCHILD, ppid=ROOT, code=1, duration_s=0.01, last_words=diff),
         ]
     assert cause([*events, ended(6, 120, last_words="not ok\n")]) == expected
+
+
+def killed(*told: str) -> list[Event]:
+    """A helper that the filter kills, and a script with words and a status of its own."""
+    return [
+        started(1, 10, CHILD, "/usr/bin/helper"),
+        Seccomp(**{**at(2, 20, CHILD), "ppid": ROOT}, syscall="ptrace", action="kill_process"),
+        ended(3, 21, CHILD, ppid=ROOT, code=None, signal="SIGSYS"),
+        ended(4, 400, code=3, last_words="".join(f"{line}\n" for line in told)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (["bash: line 3: 101 Bad system call  helper"], "seccomp.denied"),
+        (["helper ended with -31"], "seccomp.denied"),
+        (["bash: line 3: 101 Bad system call  helper", "BUCKET: unbound variable"], OWN),
+        (["helper died with -31, going on without it", "totals of the south lack"], OWN),
+    ],
+)
+def test_who_tells_of_a_death_may_end_for_another_reason(told: list[str], expected: str) -> None:
+    assert cause(killed(*told)) == expected
+
+
+@pytest.mark.parametrize(("status", "expected"), [(404, OWN), (422, OWN), (502, "fs.read_only")])
+def test_a_server_says_whose_fault_it_is(status: int, expected: str) -> None:
+    said = f"curl: (22) The requested URL returned error: {status}\n"
+    assert cause([read_only(1, 990), ended(2, 1000, code=22, last_words=said)]) == expected
+
+
+def test_what_a_compiler_cannot_find_is_no_file() -> None:
+    said = "App.java:6: error: cannot find symbol\n  symbol:   method sorted()\n1 error\n"
+    assert cause([ended(1, 1000, last_words=said, missing=("./java", "/opt/symbol"))]) == OWN
+
+
+def test_workers_that_met_with_the_same_are_no_rivals() -> None:
+    events: list[Event] = []
+    for number in range(2):
+        pid, ms = CHILD + number, 10 + 20 * number
+        events += [
+            started(10 * number + 1, ms, pid, "/usr/bin/tag"),
+            denied(10 * number + 2, ms + 5, pid, call="setxattr"),
+            ended(10 * number + 3, ms + 8, pid, ppid=ROOT, code=255, duration_s=0.008),
+        ]
+    assert cause([*events, ended(30, 100, last_words="tagging failed\n")]) == "seccomp.denied"
