@@ -13,7 +13,7 @@
 #define F_DUPFD 0
 #define F_DUPFD_CLOEXEC 1030
 
-/* By thread group, in the initial pid namespace: the one that it made last. */
+/* By thread group, in the initial pid namespace: the one that it made last, of 2 or of a copy. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -25,9 +25,12 @@ u32 copies_made; /* 0: nobody looks any further at what is written to other file
 
 static __always_inline void note_copy(u64 fd, u64 command, u32 change, u32 copy)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	u32 tgid = bpf_get_current_pid_tgid() >> 32, *before;
 
-	if (fd != STDERR || copy <= STDERR)
+	if (copy <= STDERR)
+		return;
+	before = fd == STDERR ? NULL : bpf_map_lookup_elem(&copies, &tgid);
+	if (fd != STDERR && (!before || *before != fd))
 		return;
 	if (change == CHANGE_COPIES_BY && command != F_DUPFD && command != F_DUPFD_CLOEXEC)
 		return;

@@ -918,7 +918,7 @@ static void copied_aside(struct task *task, struct site *site)
 	bool copies = site->number == NR_DUP || site->args[1] == F_DUPFD ||
 		      site->args[1] == F_DUPFD_CLOEXEC;
 
-	if (copies && site->args[0] == STDERR)
+	if (copies && (site->args[0] == STDERR || site->args[0] + 1 == task->copy))
 		task->copy = site->ret + 1;
 	else if (copies && site->ret + 1 == task->copy)
 		task->copy = 0;

@@ -89,7 +89,6 @@ class Judged:
 
 _AT_ONCE_NS = 50_000_000
 _LIKELY = 0.4
-_INSISTED = 0.95  # the prior of what was tried again and again, or waited for
 
 
 def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
@@ -116,8 +115,7 @@ def _follows(story: Story, suspect: Suspect, reason: Suspect) -> bool:
     inside the sandbox before that it is not there.
     """
     if suspect.cause == "limit.killed":
-        kept_it = isinstance(reason.event, (Connect, Dns)) and reason.prior >= _INSISTED
-        return kept_it or reason.event.pid in suspect.killed
+        return reason.insisted or reason.event.pid in suspect.killed
     if not (isinstance(suspect.event, Connect) and suspect.event.is_local):
         return False
     # A reset follows upon the death of a peer so closely that either may be told first.

@@ -20,7 +20,7 @@ _THROWN = (
     "NoMatchingPatternKey UncaughtThrow Fiber Parser UndefinedConversion InvalidByteSequence "
     "Date:: "
     # JavaScript, PHP
-    "Reference Range URI DivisionByZero ArgumentCount UnhandledMatch Json "
+    "Reference Range URI DivisionByZero Argument ArgumentCount UnhandledMatch Json "
     # Java
     "NumberFormat IsADirectory NotADirectory FileExists ConcurrentModification ClassCast "
     "NoSuchElement InputMismatch IllegalArgument OutOfBounds NullPointer ArrayStore "
@@ -32,8 +32,8 @@ _TOLD = {
     "assertions": (
         r"AssertionError|AssertionFailed|[Aa]ssert(ion)? .*failed|ASSERT|\bassert \S",
         r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|\bis not (the )?expected\b",
-        r"\bmismatch\b|\b[Ee]xpected \d|\bgot \S+,? want|\bwrong\b|\bshould (be|have|equal)\b|"
-        r"\bnot equal\b",
+        r"\bmismatch\b|\b[Ee]xpected \d|\bgot \S+,? want|, want(ed)? |\bwrong\b|"
+        r"\bshould (be|have|equal)\b|\bnot equal\b",
         r"(?i:(does|did) not match)|\S+ != \S+",
         r"^\s*Expected: .*\n\s*Actual: |"
         r"\bExpected .* to (include|match|be|equal|respond|contain)\b",

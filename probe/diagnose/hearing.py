@@ -58,7 +58,7 @@ def account(story: Story, suspect: Suspect, borne: Bearer) -> str:
         return "a warning"
     if thing_named and words.passed_over(said, suspect.mentions):
         return "that it goes without"
-    overtaken = _overtaken(story, voice, said, spellings) if error_named else None
+    overtaken = _overtaken(story, suspect, voice, said) if error_named else None
     if overtaken is not None:
         return overtaken
     if error_named:
@@ -71,7 +71,7 @@ def account(story: Story, suspect: Suspect, borne: Bearer) -> str:
         return _fault(_unheard(voice))
     if thing_named:
         return "thing"
-    if words.timed_out(words.last_line(said)):
+    if not suspect.insisted and words.timed_out(words.last_line(said)):
         return "that it waited"
     if _is_of_its_field(suspect, said):
         return "field"
@@ -80,8 +80,9 @@ def account(story: Story, suspect: Suspect, borne: Bearer) -> str:
     return "something else" if words.is_specific(said) else "that it failed"
 
 
-def _overtaken(story: Story, voice: Process, said: str, spellings: tuple[str, ...]) -> str | None:
+def _overtaken(story: Story, suspect: Suspect, voice: Process, said: str) -> str | None:
     """What else was told after its error, of which that was perhaps a note."""
+    spellings = _spellings(suspect)
     if not _is_of_its_status(story, voice):
         if words.another_thrown(story.own_words(voice.pid), spellings):
             return "another fault thrown"
@@ -90,7 +91,8 @@ def _overtaken(story: Story, voice: Process, said: str, spellings: tuple[str, ..
     if words.warned_at_last(said, spellings):
         return "a warning at last"
     own = words.told(voice.exit.last_words or "") if voice.exit else ""
-    return "another fault later" if words.thrown_after(own, spellings) else None
+    thrown = words.thrown_after(own, spellings, suspect.mentions)
+    return "another fault later" if thrown else None
 
 
 def _jobs(story: Story, process: Process) -> set[str]:

@@ -18,7 +18,7 @@ from probe.diagnose.crashes import ACCIDENTS, YIELD_NOTHING
 from probe.diagnose.flows import Flows
 from probe.diagnose.services import Services
 from probe.diagnose.tree import MAKING, Process, Tree
-from probe.events import KINDS, Connect, Event, Exec, File, Oom, Seccomp, Syscall
+from probe.events import KINDS, Connect, Dns, Event, Exec, Exit, File, Oom, Seccomp, Syscall
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,13 @@ class Suspect:
     killed: tuple[int, ...] = ()  # the processes that it ended
     most: float = 1.0  # as sure as its evidence allows, whatever speaks for it
 
+    @property
+    def insisted(self) -> bool:
+        """Whether it was tried again and again, or waited for."""
+        return isinstance(self.event, (Connect, Dns)) and self.prior >= _INSISTED
 
+
+_INSISTED = 0.95
 Kind = TypeVar("Kind", bound=Event)
 _NOBODY_THERE = frozenset({"ECONNREFUSED", "ECONNRESET", "ENOENT"})
 _SERVICE_LINK = 0.95
@@ -239,7 +245,9 @@ class Story:
         return any(getattr(event, "errno", None) == errno for event in self._by_pid.get(pid, ()))
 
     def met_with_the_like(self, event: Event, process: Process) -> bool:
-        """Whether the process, or one below it, met with such an event."""
+        """Whether the process, or one below it, met with such an event: an end is no such thing."""
+        if isinstance(event, Exit):
+            return False
         likeness = _likeness(event)
         if likeness not in self._sharers:
             line = {

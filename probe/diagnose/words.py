@@ -178,7 +178,7 @@ _TIDYING = re.compile(r"(?i)\b(clean(ing)?[- ]?up|tear(ing)?[- ]?down|left behin
 # What becomes of a failure that somebody swallowed: the value that it was to yield is not there.
 _NOTHING_CAME = re.compile(
     r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b|null reference|\bnot? None\b|"
-    r"(?i:\b(got|have|found|received|read|was):? "
+    r"(?i:\b(got|have|found|received|read|was|actual):? "
     r"(0|none|null|nothing|nil|undef|empty|''|\"\"|\[\]|\{\})(?!\w)|\bunexpected (end|eof)\b|"
     r"\bempty (response|output|reply)|\bis empty\b)|"
     r"\(char 0\)|AssertionError: (\[\]|\{\}|None|b?''|\"\"|0)$|"
@@ -281,10 +281,13 @@ def only_warnings(words: str) -> bool:
 
 def nothing_came(words: str) -> bool:
     """A fault of the work's own that is over the lack of a value."""
-    telling = [line for line in words.splitlines() if faults.of_work(line)]
-    return bool(telling) and _NOTHING_CAME.search(telling[-1]) is not None
+    lines = words.splitlines()
+    telling = [at for at, line in enumerate(lines) if faults.of_work(line)]
+    around = lines[max(0, telling[-1] - _AROUND) : telling[-1] + _AROUND + 1] if telling else []
+    return _NOTHING_CAME.search("\n".join(around)) is not None
 
 
+_AROUND = 3  # lines: "actual: 0" stands below "code: 'ERR_ASSERTION'"
 _THROWN = re.compile(rf"^({_BY_NOBODY}|Unhandled |terminate called)", re.M)
 
 
@@ -318,14 +321,16 @@ def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
     return any(faults.of_work(line) for line in later)
 
 
-def thrown_after(words: str, spellings: tuple[str, ...]) -> bool:
+def thrown_after(words: str, spellings: tuple[str, ...], things: tuple[str, ...]) -> bool:
     """It was logged, and later the same process died of an exception that does not name it."""
     if any(chain in words for chain in _CHAINS):
         return False
     lines = words.splitlines()
     named = [number for number, line in enumerate(lines) if mentions(line, spellings)]
     return bool(named) and any(
-        _UNCAUGHT.search(line) and _headline(lines, number) != named[-1]
+        _UNCAUGHT.search(line)
+        and _headline(lines, number) != named[-1]
+        and not any(names(line, thing) for thing in things)
         for number, line in enumerate(lines)
         if number > named[-1]
     )
@@ -374,9 +379,17 @@ def _topics(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text) if len(word) >= _TOPIC} - _GENERAL
 
 
+# What test runners and runtimes end with, whatever came before it.
+_SUMMARY = re.compile(
+    r"(FAIL|FAILED|PASS|OK|ERROR)\b(\s+\S+\s+[\d.]+s)?\s*(\(.*\))?$|"
+    r"[# ]*\d+ (failed|passed|errors?|runs|tests|todo)\b|Ran \d+ tests?|-{3,}|={3,}|"
+    r"Node\.js v\d|exit status \d+$|Result: FAIL|# Looks like you |# (duration_ms|todo|skipped) "
+)
+
+
 def is_specific(words: str) -> bool:
     """Whether the last line speaks of something, instead of a failure as such."""
-    lines = [line for line in words.splitlines() if line.strip()]
+    lines = [line for line in words.splitlines() if line.strip() and not _SUMMARY.match(line)]
     if not lines:
         return False
     beyond = {word.lower() for word in _WORD.findall(lines[-1])} - _GENERAL

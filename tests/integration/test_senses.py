@@ -820,7 +820,13 @@ def test_a_file_that_takes_less_than_it_was_given(limit: str, errno: str, watche
 
 
 @pytest.mark.parametrize(
-    "copy", ["os.dup(2)", "fcntl.fcntl(2, fcntl.F_DUPFD, 50)", "(os.dup(1), os.dup(2))[1]"]
+    "copy",
+    [
+        "os.dup(2)",
+        "fcntl.fcntl(2, fcntl.F_DUPFD, 50)",
+        "(os.dup(1), os.dup(2))[1]",
+        "os.dup(os.dup(2))",
+    ],
 )
 def test_words_written_to_a_copy_of_stderr(watched: Watch, copy: str) -> None:
     """As test frameworks do (Test::More), which keep stdout and stderr for themselves."""

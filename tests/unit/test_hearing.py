@@ -245,3 +245,36 @@ def test_a_signal_of_any_name_is_no_trouble(name: str) -> None:
     """Reports may come from anywhere."""
     assert not words.tells_end("bash: line 1: 7 Aborted", name)
     assert words.tells_end("bash: line 1: 7 Aborted   ./worker", "SIGABRT")
+
+
+REQUIRED = (
+    "PHP Warning:  require(/srv/vendor/autoload.php): Failed to open stream: No such file\n"
+    "PHP Fatal error:  Uncaught Error: Failed opening required '/srv/vendor/autoload.php'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("thing", "another"), [("/srv/vendor/autoload.php", False), ("/srv/cache", True)]
+)
+def test_an_exception_that_names_the_thing_is_no_other(thing: str, another: bool) -> None:
+    spellings = words.errno_spellings("ENOENT")
+    assert words.thrown_after(REQUIRED, (*spellings, "No such file"), (thing,)) is another
+
+
+@pytest.mark.parametrize(
+    ("said", "specific"),
+    [
+        ("    total_test.go:7: the sum of south is 7\n--- FAIL: TestSum (0.00s)\nFAIL\n", True),
+        ("pool gave nothing but shards\n1 failed, 2 passed in 0.05s\n", True),
+        ("FAIL\nexit status 1\nFAIL\texample.org/sum\t0.001s\n", False),
+        ("the tests failed\n", False),
+    ],
+)
+def test_what_every_test_run_ends_with_says_nothing(said: str, specific: bool) -> None:
+    assert words.is_specific(said) is specific
+
+
+def test_an_expectation_of_something_that_came_out_as_nothing_is_over_a_lack() -> None:
+    tap = "  error: '0 == 200'\n  code: 'ERR_ASSERTION'\n  expected: 200\n  actual: 0\n"
+    assert words.nothing_came(tap)
+    assert not words.nothing_came(tap.replace("actual: 0", "actual: 404"))
