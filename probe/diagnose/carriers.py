@@ -121,7 +121,9 @@ def _heir(story: Story, event: Event, process: Process) -> Process | None:
         (
             other
             for other in story.sufferers
-            if other.born_ns >= process.end_ns and other.wants(process.things, process.end_ns)
+            if other.born_ns >= process.end_ns
+            and other.wants(process.things, process.end_ns)
+            and not story.met_with_the_like(event, other)  # who was to make it as well
         ),
         None,
     )

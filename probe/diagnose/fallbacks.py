@@ -229,6 +229,7 @@ KEEPSAKES = (
         "the JVM goes unwatched",
         "java(1), -XX:+UsePerfData, core(5)",
     ),
+    Keepsake(r"\.gcda$|/\.coverage$|\.profraw$", "it is not measured", "gcov(1)"),
     Keepsake(
         r"/\.npm/_(logs|update-notifier-last-checked)\b",
         "npm keeps no log",

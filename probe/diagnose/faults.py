@@ -32,7 +32,7 @@ _TOLD = {
     "assertions": (
         r"AssertionError|AssertionFailed|[Aa]ssert(ion)? .*failed|ASSERT|\bassert \S",
         r"\b[Ee]xpected\b.*\b(got|but|instead|actual|was)\b|\bis not (the )?expected\b",
-        r"\bmismatch\b|\b[Ee]xpected \d|\bgot \S+,? want|, want(ed)? |\bwrong\b|"
+        r"\bmismatch\b|\b[Ee]xpected \d|\bgot \S+,? want|, want(ed)? |\bwant \d.*, have |\bwrong\b|"
         r"\bshould (be|have|equal)\b|\bnot equal\b",
         r"(?i:(does|did) not match)|\S+ != \S+",
         r"^\s*Expected: .*\n\s*Actual: |"
@@ -48,6 +48,7 @@ _TOLD = {
     "claims": (
         r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)",
         r"\bis not (newer|older|greater|less|larger|smaller|higher|lower|equal|unique|sorted|an? )|"
+        r"\b([Nn]eeds|[Rr]equires|[Ww]ants) \S+ or (later|newer|higher|above|more)\b|"
         r"\bis (below|above|over|under) (the )?\d|\bis too (old|new|short|long|small|low|high)\b",
         r"\bmust (not )?be (empty|greater|less|one|an?|positive|negative|null|zero|unique|equal|"
         r"between|of|set)\b|\bat least \d|\bnot allowed: |\bvalidation (failed|error)",
@@ -81,7 +82,8 @@ _TOLD = {
         r"No live threads left|deadlock; |\ball threads are asleep",
         # Tools with a language of their own: sed, grep, awk, jq, tcl, make
         r"\bunterminated |\bUnmatched [(\[]|\bmissing \S+ near |Cannot (index|iterate over) |"
-        r"\bbad expression|invalid command name|\": no such variable|missing separator",
+        r"\bbad expression|invalid command name|missing separator|"
+        r"\": no such (variable|element in array)|wrong # args: ",
     ),
     "compilers": (
         r"\.\w+:\d+(:\d+)?: error: (?!.*\b(while writing|[Cc]ould not|"

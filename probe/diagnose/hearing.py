@@ -87,12 +87,15 @@ def _overtaken(story: Story, suspect: Suspect, voice: Process, said: str) -> str
         if words.another_thrown(story.own_words(voice.pid), spellings):
             return "another fault thrown"
         if words.overtaken(said, spellings):
-            return "another fault later"
+            return "another fault as well"
     if words.warned_at_last(said, spellings):
         return "a warning at last"
     own = words.told(voice.exit.last_words or "") if voice.exit else ""
+    if was_thrown(story, suspect, voice):
+        return None
     thrown = words.thrown_after(own, spellings, suspect.mentions)
-    return "another fault later" if thrown else None
+    forestalled = words.forestalled(own, spellings, suspect.mentions)
+    return "another fault as well" if thrown or forestalled else None
 
 
 def _jobs(story: Story, process: Process) -> set[str]:
@@ -150,19 +153,20 @@ def heard_above(story: Story, suspect: Suspect) -> str:
     """What those above a process that was killed say: of its death, or of another fault."""
     said = story.words_above(suspect.event.pid)
     if not said:
-        return "nothing"
+        return "above said nothing"
     deaths = (*suspect.spellings, *DEATHS)
     plain = tuple(death for death in deaths if not death.lstrip("-").isdigit())
     # An assertion about its status is over its death.
     status = story.process(suspect.event).status
     of_status = bool(status) and words.tells_status(said, status or 0)
     if faults.of_work(said) and not words.mentions(said, plain):
-        return "death" if of_status else _fault(said)
+        return "above said death" if of_status else f"above said {_fault(said)}"
     if not words.mentions(said, deaths):
-        return _fault(said) if faults.of_work(said) else "something else"
+        return f"above said {_fault(said) if faults.of_work(said) else 'something else'}"
     if words.only_warned(said, deaths):
-        return "that it goes without"
-    return "another fault later" if words.overtaken(said, plain) and not of_status else "death"
+        return "said that it goes without"
+    overtaken = words.overtaken(said, plain) and not of_status
+    return "said another fault as well" if overtaken else "above said death"
 
 
 def above_spoke(story: Story, suspect: Suspect, borne: Bearer) -> str | None:

@@ -66,13 +66,13 @@ def grounds(story: Story, suspect: Suspect) -> Grounds:
     if story.case.coverage.only_looks:  # that nothing was heard says nothing
         return found | ({beside: 1.0} if beside else {})
     if suspect.silent:
-        found[f"above said {hearing.heard_above(story, suspect)}"] = 1.0
+        found[hearing.heard_above(story, suspect)] = 1.0
         return found | ({beside: 1.0} if beside else {})
-    found |= _words(story, suspect, borne, beside)
-    found[f"ended {_lag(story, suspect.event, borne.process)}"] = 1.0
     turn = _turn(story, suspect, borne.process)
     if turn is not None:
         found[turn] = 1.0
+    found |= _words(story, suspect, borne, beside or turn)
+    found[f"ended {_lag(story, suspect.event, borne.process)}"] = 1.0
     return found | _call(story, suspect, found)
 
 
@@ -118,8 +118,8 @@ def _afterwards(story: Story, suspect: Suspect, process: Process) -> Grounds:
 
 
 def _words(story: Story, suspect: Suspect, borne: Bearer, beside: str | None) -> Grounds:
-    """What was said of it. Where another had the status that counts, and nobody above tells of
-    this one, its words are of no account."""
+    """What was said of it. Where another had the status that counts, `beside` it or later, and
+    nobody above tells of this one, its words are of no account."""
     said = hearing.account(story, suspect, borne)
     found: Grounds = {}
     if beside in _HAD_THE_STATUS and said in _TOLD and not hearing.told_above(story, suspect):
@@ -135,6 +135,7 @@ def _words(story: Story, suspect: Suspect, borne: Bearer, beside: str | None) ->
 _HAD_THE_STATUS = frozenset(
     {"another gave the status", "one beside gave the status", "an earlier one had the status"}
     | {"another failed later", "another had failed before"}
+    | {"a child failed later", "a child failed later of something else"}
 )
 _TOLD = ("error", "error and thing", "thing")
 

@@ -321,6 +321,19 @@ def overtaken(words: str, spellings: tuple[str, ...]) -> bool:
     return any(faults.of_work(line) for line in later)
 
 
+def forestalled(words: str, spellings: tuple[str, ...], things: tuple[str, ...]) -> bool:
+    """It was told at last, after a fault of the work's own: in an end that was under way."""
+    if _PYTEST in words or any(chain in words for chain in _CHAINS):
+        return False
+    lines = words.splitlines()
+    named = (
+        number
+        for number, line in enumerate(lines)
+        if mentions(line, spellings) or any(names(line, thing) for thing in things)
+    )
+    return any(faults.of_work(line) for line in lines[: next(named, 0)])
+
+
 def thrown_after(words: str, spellings: tuple[str, ...], things: tuple[str, ...]) -> bool:
     """It was logged, and later the same process died of an exception that does not name it."""
     if any(chain in words for chain in _CHAINS):

@@ -36,7 +36,8 @@ TIMEOUT_S = 60
 _NUMBERS = itertools.count()
 _FILES = (
     "gallery adversarial workflows examined invented third fourth fifth sixth seventh eighth "
-    "ninth tenth eleventh twelfth thirteenth fourteenth services containers"
+    "ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "services containers"
 )
 # The first one is part of every test run.
 GALLERIES = tuple(Path(__file__).parent / f"{name}.toml" for name in _FILES.split())

@@ -171,3 +171,35 @@ def test_workers_that_met_with_the_same_are_no_rivals() -> None:
             ended(10 * number + 3, ms + 8, pid, ppid=ROOT, code=255, duration_s=0.008),
         ]
     assert cause([*events, ended(30, 100, last_words="tagging failed\n")]) == "seccomp.denied"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("words: expected 3, got 2\nreport: [Errno 30] Read-only file system: '/srv/out'\n", OWN),
+        ("report: [Errno 30] Read-only file system: '/srv/out'\n", "fs.read_only"),
+    ],
+)
+def test_what_is_met_with_on_the_way_out_comes_after_the_reason(said: str, expected: str) -> None:
+    assert cause([read_only(1, 990), ended(2, 1000, last_words=said)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(3, OWN), (None, "seccomp.denied")], ids=["its child's", "its own"]
+)
+def test_a_shell_ends_with_the_status_of_its_last_program(
+    status: int | None, expected: str
+) -> None:
+    """A builtin that is refused something tells of it, and the shell goes on."""
+    events: list[Event] = [
+        started(1, 10, ROOT, "/usr/bin/bash", "launch.sh", parent=1),
+        denied(2, 20, ROOT, call="prlimit64"),
+    ]
+    if status is not None:
+        events += [
+            started(3, 100, CHILD, "/build/encoder"),
+            ended(4, 110, CHILD, ppid=ROOT, code=status, duration_s=0.01,
+                  last_words="self-test: the pair of the last byte is not there\n"),
+        ]  # fmt: skip
+    said = "launch.sh: line 1: ulimit: open files: Operation not permitted\n"
+    assert cause([*events, ended(5, 120, code=3, last_words=said)]) == expected
