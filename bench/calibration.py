@@ -135,6 +135,7 @@ START = {
     "those above ignored it": -4.0,
     "said a warning at last": -1.5,
     "said a lack": -1.0,
+    "said error, then a lack": -0.5,
     "one beside gave the status": -1.5,
     "an earlier one had the status": -1.0,
     "a child failed later of something else": -2.0,

@@ -88,7 +88,7 @@ class Judged:
 
 
 _AT_ONCE_NS = 50_000_000
-_LIKELY = 0.4
+_LIKELY, _SURE = 0.4, 0.9
 
 
 def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
@@ -98,7 +98,8 @@ def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
     for at, one in enumerate(ranked[1:], 1):
         first = ranked[0].suspect
         if (
-            (one.finding.confidence >= CERTAIN_ENOUGH and _follows(story, first, one.suspect))
+            (one.finding.confidence >= _LIKELY and _follows(story, first, one.suspect))
+            or _gave_the_end(story, first, one)
             or _was_to_be_made(story, first, one)
             or _was_to_serve(first.event, one.suspect.event)
         ):
@@ -106,6 +107,20 @@ def _ranked(story: Story, judged: Iterable[Judged]) -> list[Finding]:
             found.insert(0, dataclasses.replace(found.pop(at), confidence=sure))
             break
     return found
+
+
+def _gave_the_end(story: Story, suspect: Suspect, reason: Judged) -> bool:
+    """Whether a process below was refused something, and later its parent something else, of
+    which that told and ended."""
+    below, above = story.process(suspect.event), story.process(reason.suspect.event)
+    root = story.tree.process(story.tree.root)
+    return (
+        reason.finding.confidence >= _SURE
+        and reason.finding.cause not in _OF_OTHERS
+        and above in story.tree.ancestors(below.pid)[1:]
+        and reason.suspect.event.time_ns > below.end_ns
+        and above.status == root.status != below.status
+    )
 
 
 def _follows(story: Story, suspect: Suspect, reason: Suspect) -> bool:
@@ -147,6 +162,8 @@ def _was_to_serve(event: Event, reason: Event) -> bool:
     )
 
 
+# What is often only how a failure below is noticed.
+_OF_OTHERS = frozenset({"limit.killed", "fs.missing", "fs.not_persisted"})
 _OF_WHAT_IS_MISSING = frozenset({"fs.missing", "fs.not_persisted", "exec.not_found"})
 
 

@@ -87,7 +87,7 @@ def _overtaken(story: Story, suspect: Suspect, voice: Process, said: str) -> str
         if words.another_thrown(story.own_words(voice.pid), spellings):
             return "another fault thrown"
         if words.overtaken(said, spellings):
-            return "another fault as well"
+            return "error, then a lack" if words.nothing_came(said) else "another fault as well"
     if words.warned_at_last(said, spellings):
         return "a warning at last"
     own = words.told(voice.exit.last_words or "") if voice.exit else ""

@@ -136,6 +136,7 @@ _HAD_THE_STATUS = frozenset(
     {"another gave the status", "one beside gave the status", "an earlier one had the status"}
     | {"another failed later", "another had failed before"}
     | {"a child failed later", "a child failed later of something else"}
+    | {"a child failed later by a fault of its own"}
 )
 _TOLD = ("error", "error and thing", "thing")
 
@@ -231,7 +232,14 @@ def _rivals(story: Story, event: Event, below: Process, above: Process) -> list[
         and not story.tree.only_reports(other)
         and not story.flows.wanted(below, other)
         and not story.met_with_the_like(event, other)
+        and not _were_ended_together(other, above)
     ]
+
+
+def _were_ended_together(process: Process, above: Process) -> bool:
+    ends = process.exit, above.exit
+    signals = {end.signal for end in ends if end is not None}
+    return len(signals) == 1 and None not in signals and None not in ends
 
 
 def _log_odds(share: float) -> float:

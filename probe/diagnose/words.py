@@ -177,9 +177,10 @@ _WARNING = re.compile(
 _TIDYING = re.compile(r"(?i)\b(clean(ing)?[- ]?up|tear(ing)?[- ]?down|left behind)\b")
 # What becomes of a failure that somebody swallowed: the value that it was to yield is not there.
 _NOTHING_CAME = re.compile(
-    r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b|null reference|\bnot? None\b|"
+    r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b(?! map)|null reference|\bnot? None\b|"
     r"(?i:\b(got|have|found|received|read|was|actual):? "
-    r"(0|none|null|nothing|nil|undef|empty|''|\"\"|\[\]|\{\})(?!\w)|\bunexpected (end|eof)\b|"
+    r"(0|none|null|nothing|nil|undef|empty|\[\]|\{\})(?!\w)|(?<!\w)(''|\"\")(?!\w)|"
+    r"\bunexpected (end|eof)\b|"
     r"\bempty (response|output|reply)|\bis empty\b)|"
     r"\(char 0\)|AssertionError: (\[\]|\{\}|None|b?''|\"\"|0)$|"
     r"\bassert (not )?(b?''|\"\"|\[\]|\{\}|None)"

@@ -7,7 +7,7 @@ from test_diagnose import FULL, ROOT, at, cause, ended, span
 from test_hearing import CHILD, GRANDCHILD, denied, read_only, started
 
 from probe.diagnose import explain, make_case
-from probe.events import Event, Seccomp, Signal
+from probe.events import Event, Exec, Seccomp, Signal
 
 OWN = "workload.failed"
 WATCHDOG = (
@@ -203,3 +203,27 @@ def test_a_shell_ends_with_the_status_of_its_last_program(
         ]  # fmt: skip
     said = "launch.sh: line 1: ulimit: open files: Operation not permitted\n"
     assert cause([*events, ended(5, 120, code=3, last_words=said)]) == expected
+
+
+def test_what_a_shell_could_not_start_comes_before_what_a_child_did_without() -> None:
+    """chmod f || true; frobnicate"""
+    events: list[Event] = [
+        started(1, 10, CHILD, "/usr/bin/chmod", "600", "f"),
+        denied(2, 20, CHILD, call="fchmodat"),
+        ended(3, 22, CHILD, ppid=ROOT, code=1, duration_s=0.012,
+              last_words="chmod: changing permissions of 'f': Operation not permitted\n"),
+        Exec(**{**at(4, 50), "ppid": 1}, path="/bin/frobnicate", argv=("frobnicate",),
+             errno="ENOENT", reason="exec.not_found", searched=("/bin",)),
+        ended(5, 60, code=127, last_words="bash: line 1: frobnicate: command not found\n"),
+    ]  # fmt: skip
+    assert cause(events) == "exec.not_found"
+
+
+def test_an_expectation_of_what_an_error_kept_away_is_over_the_error() -> None:
+    events: list[Event] = [
+        started(1, 10, CHILD, "/usr/bin/post"),
+        read_only(2, 20, CHILD),
+        ended(3, 30, CHILD, ppid=ROOT, code=126, last_words="post: Read-only file system\n"),
+        ended(4, 60, code=1, last_words="post: status '', wanted 201\n"),
+    ]
+    assert cause(events) == "fs.read_only"
