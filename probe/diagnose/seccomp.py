@@ -16,7 +16,11 @@ _KILLS = frozenset({"kill_process", "kill_thread", "strict"})
 
 def suspects(story: Story) -> Iterator[Suspect | Dismissal]:
     denials = story.worth_judging(Seccomp)
-    proven = {_kind(event) for event in story.all(Seccomp) if _shrugged_off(event)}
+    proven = {
+        _kind(event)
+        for event in story.all(Seccomp)
+        if _shrugged_off(event) and not _named(story, event)
+    }
     for event in denials:
         yield _judge(story, event, proven)
 

@@ -278,3 +278,18 @@ def test_an_expectation_of_something_that_came_out_as_nothing_is_over_a_lack() -
     tap = "  error: '0 == 200'\n  code: 'ERR_ASSERTION'\n  expected: 200\n  actual: 0\n"
     assert words.nothing_came(tap)
     assert not words.nothing_came(tap.replace("actual: 0", "actual: 404"))
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("OSError: [Errno 38] Function not implemented\n", "seccomp.denied"),
+        ("no plugin today\n", "workload.failed"),
+    ],
+)
+def test_a_substitute_is_none_where_the_refusal_is_what_is_told(said: str, expected: str) -> None:
+    """Python opens files for its traceback after memfd_create(2) was refused."""
+    refused = Seccomp(
+        **at(1, 980), syscall="memfd_create", errno="ENOSYS", next=("newfstatat=0", "openat=3")
+    )
+    assert cause([refused, ended(2, 1000, last_words=said)]) == expected
