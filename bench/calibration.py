@@ -118,6 +118,7 @@ START = {
     "said unheard, it": 1.5,
     "another denial came later": -0.5,
     "above spoke of something else": -3.0,
+    "above spoke of something else, after more": -3.0,
     "another gave the status": -3.0,
     "another had failed before": -4.5,
     "gave up": -1.5,

@@ -40,7 +40,7 @@ RULES: tuple[Rule, ...] = (
     sandbox.suspects,
     inferred.suspects,
 )
-CERTAIN_ENOUGH = 0.62  # below it, a finding is an alternative to the work's own fault
+CERTAIN_ENOUGH = 0.65  # below it, a finding is an alternative to the work's own fault
 _INFERRED_ENOUGH = 0.55  # where nobody sees refusals, to not knowing
 ALTERNATIVES = 4
 DISMISSALS = 50

@@ -174,6 +174,14 @@ PATTERNS = (
         source="https://github.com/ruby/ruby/blob/v3_1_0/thread_pthread.c",
     ),
     Pattern(
+        _calls("prlimit64 getrlimit"),
+        harmless=True,
+        detail="RLIMIT_NPROC",
+        callers=r"^(ba)?sh$",
+        why="the shell only wants to know how many children it may have to remember",
+        source="sysconf(3), https://git.savannah.gnu.org/cgit/bash.git (jobs.c)",
+    ),
+    Pattern(
         _calls("pkey_alloc pkey_mprotect"),
         harmless=True,
         why="memory is protected without keys",

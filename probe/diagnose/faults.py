@@ -43,10 +43,12 @@ _TOLD = {
         r"^\d+(,\d+)?[acd]\d+(,\d+)?$|^@@ .* @@|\bdiffer: (byte|char) \d|"
         r"^(Binary f|F)iles .* differ$",
         r"\b(checksums?|hash(es)?|digests?|outputs?|results?|files?|snapshots?) differs?\b",
+        r"\b(checksum|digest|hash) of \S+ (is|was) \S+, |"
         r"\b\d+ of \d+\b.*\b(failed|differ|wrong|bad)\b|\b\d+ \w+ differ\b|^\d+ failed$",
     ),
     "claims": (
         r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)",
+        r"\bneither \S+ nor\b|\b(is not|must be) one of\b|\b\d+ instead of \d|"
         r"\bis not (newer|older|greater|less|larger|smaller|higher|lower|equal|unique|sorted|an? )|"
         r"\b([Nn]eeds|[Rr]equires|[Ww]ants) \S+ or (later|newer|higher|above|more)\b|"
         r"\bis (below|above|over|under) (the )?\d|\bis too (old|new|short|long|small|low|high)\b",

@@ -105,9 +105,13 @@ def _missing(
         return None
     said = story.words(process.pid)
     programs = programs | {
-        os.path.basename(path) for path in ended.missing if is_program_path(path)
+        os.path.basename(path)
+        for one in story.tree.ancestors(process.pid)  # whose words are heard here as well
+        for path in (one.exit.missing if one.exit else ())
+        if is_program_path(path)
     }
     telling = [line for line in said.splitlines() if _tells_of_missing(line)]
+    of_files = _without(said, programs)
     # What its words are called in other languages is looked for when it speaks.
     last = next((path for path in reversed(ended.missing) if not path.endswith(".mo")), "")
     for path in _likeliest_first(said, ended.missing):
@@ -127,7 +131,7 @@ def _missing(
         made = next((told for told in ended.gone if told.startswith(path + ": ")), None)
         if made is not None and f"(pid {ended.pid})" not in made:  # that one is its own affair
             return _not_persisted(story, ended, path, made, 0.9 if named else 0.7)
-        if named or _alluded(said, path, process.name, path == last):
+        if named or _alluded(of_files, path, process.name, path == last):
             in_vain = _made_in_vain(story, ended, path)
             if in_vain is not None:
                 return in_vain
@@ -141,6 +145,14 @@ def _missing(
                 spellings=(*words.errno_spellings("ENOENT"), *words.CANNOT) if named else (),
             )
     return _told_in_vain(story, ended, telling)
+
+
+def _without(said: str, programs: set[str]) -> str:
+    """Without the lines that are of programs."""
+    lines = said.splitlines() if programs else [said]
+    return "\n".join(
+        line for line in lines if not any(words.names(line, program) for program in programs)
+    )
 
 
 def _is_told(path: str, telling: list[str]) -> bool:

@@ -212,11 +212,12 @@ class Story:
         return self._alike[pid]
 
     def faulty_children(self, pid: int) -> list[Process]:
-        """Those of them that speak of a fault of their own."""
+        """Those of them that speak of a fault of their own; of all, where none had the status."""
         if pid not in self._faulty:
+            failed = [child for child in self.tree.children(pid) if child.failed]
             self._faulty[pid] = [
                 child
-                for child in self.children_like(pid)
+                for child in self.children_like(pid) or failed[:_LOOKED_AT]
                 if faults.of_work(words.told(self.words_below(child.pid)))
             ]
         return self._faulty[pid]

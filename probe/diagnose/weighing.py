@@ -26,6 +26,7 @@ Grounds = dict[str, float]
 MOST = 0.99
 _MS = 1_000_000
 _LEAST_WEIGHT = 0.02
+_SEVERAL = 2
 _DEAF, _DOUBT, _SURE_CHAIN = 0.8, 0.5, 0.6
 
 
@@ -91,7 +92,8 @@ def _place(story: Story, suspect: Suspect, borne: Bearer) -> Grounds:
         found["what it was to make was missed"] = 1.0
     spoke = hearing.above_spoke(story, suspect, borne)
     if spoke is not None:
-        found[spoke] = 1.0
+        went_on = story.started_well_above(process) >= _SEVERAL
+        found[f"{spoke}, after more" if went_on else spoke] = 1.0
     if story.did_no_harm_elsewhere(suspect.event):
         found["did no harm to others"] = 1.0
     if carried_by is None and story.did_no_harm_to_its_twin(suspect.event):

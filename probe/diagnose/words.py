@@ -57,6 +57,7 @@ _PYTEST_SOURCE = re.compile(r">|    ")
 _UNRAISABLE = re.compile(
     r"(?m)^Exception ignored in.*\n(Traceback \(most recent.*\n([ \t].*\n)*)?(\w[\w.]*(:.*)?$\n?)?"
 )
+_CMAKE = re.compile(r"(?m)^(CMake (?:Warning|Error) [^\n]*:)\n\s+")  # the text stands below
 _IGNORED = re.compile(r"(?m)^.*\n(?=make(\[\d+\])?: \[[^\n]*\(ignored\))")
 TIMEOUTS = (
     *("timed out", "TimeoutExpired", "TimeoutError", "time limit", "deadline exceeded"),
@@ -76,6 +77,7 @@ def told(words: str) -> str:
     if _PYTEST in words:
         words = "\n".join(line for line in words.split("\n") if not _PYTEST_SOURCE.match(line))
     without = _IGNORED.sub("", _FRAME.sub(r"\1\n", _UNRAISABLE.sub("", words)))
+    without = _CMAKE.sub(r"\1 ", without)
     return without.replace("TypeError: fetch failed", "fetch failed")  # of any network error
 
 
@@ -179,7 +181,8 @@ _TIDYING = re.compile(r"(?i)\b(clean(ing)?[- ]?up|tear(ing)?[- ]?down|left behin
 _NOTHING_CAME = re.compile(
     r"NoneType|\bof (null|undefined)\b|NullPointer|\bnil\b(?! map)|null reference|\bnot? None\b|"
     r"(?i:\b(got|have|found|received|read|was|actual):? "
-    r"(0|none|null|nothing|nil|undef|empty|\[\]|\{\})(?!\w)|(?<!\w)(''|\"\")(?!\w)|"
+    r"(0|none|null|nothing|nil|undef|empty|\[\]|\{\})(?!\w)|"
+    r"\b(got|has|have|is|was|status|answer|body):? (''|\"\")(?!\w)|"
     r"\bunexpected (end|eof)\b|"
     r"\bempty (response|output|reply)|\bis empty\b)|"
     r"\(char 0\)|AssertionError: (\[\]|\{\}|None|b?''|\"\"|0)$|"

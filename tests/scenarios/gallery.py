@@ -36,7 +36,7 @@ TIMEOUT_S = 60
 _NUMBERS = itertools.count()
 _FILES = (
     "gallery adversarial workflows examined invented third fourth fifth sixth seventh eighth "
-    "ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth "
     "services containers"
 )
 # The first one is part of every test run.

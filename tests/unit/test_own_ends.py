@@ -227,3 +227,17 @@ def test_an_expectation_of_what_an_error_kept_away_is_over_the_error() -> None:
         ended(4, 60, code=1, last_words="post: status '', wanted 201\n"),
     ]
     assert cause(events) == "fs.read_only"
+
+
+def test_what_make_could_not_find_is_nothing_that_the_linker_misses() -> None:
+    """The words of those above are heard as well, of programs that they looked for."""
+    tool = "/usr/local/bin/jemalloc-config"
+    events: list[Event] = [
+        started(1, 10, CHILD, "/usr/bin/make"),
+        started(2, 20, GRANDCHILD, "/usr/bin/gcc", "-o", "tool", parent=CHILD),
+        ended(3, 90, GRANDCHILD, ppid=CHILD, code=1, missing=("/usr/lib/gcc/12/crtn.o",)),
+        ended(4, 100, CHILD, ppid=ROOT, code=2, missing=(tool,),
+              last_words="make: jemalloc-config: No such file or directory\nmake: *** Error 1\n"),
+        ended(5, 110, code=2),
+    ]  # fmt: skip
+    assert cause(events) != "fs.missing"
