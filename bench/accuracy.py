@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import gc
 import itertools
 import json
 import os
@@ -351,6 +352,8 @@ def times(attempts: Sequence[Attempt]) -> Table:
     The last column is the time against that of a quarter of the events: 4 is linear.
     """
     cases = [case_from(one.report) for one in attempts if "events" in one.report]
+    gc.collect()
+    gc.freeze()  # the reports of thousands of runs are the bench's, not what is measured
     taken = [took_ms(case) for case in cases]
     rows = []
     if taken:

@@ -117,6 +117,7 @@ def _gave_the_end(story: Story, suspect: Suspect, reason: Judged) -> bool:
     return (
         reason.finding.confidence >= _SURE
         and reason.finding.cause not in _OF_OTHERS
+        and not _follows(story, reason.suspect, suspect)
         and above in story.tree.ancestors(below.pid)[1:]
         and reason.suspect.event.time_ns > below.end_ns
         and above.status == root.status != below.status

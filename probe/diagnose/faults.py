@@ -49,7 +49,8 @@ _TOLD = {
     "claims": (
         r"\b(below|above|over|under|exceeds?) (the )?(threshold|budget|minimum|maximum)",
         r"\bneither \S+ nor\b|\b(is not|must be) one of\b|\b\d+ instead of \d|"
-        r"\bis not (newer|older|greater|less|larger|smaller|higher|lower|equal|unique|sorted|an? )|"
+        r"\bis not (newer|older|greater|less|larger|smaller|higher|lower|equal|unique|sorted|"
+        r"an? (valid|known|number|integer|float|string|boolean|list|array|object|date|function))\b|"
         r"\b([Nn]eeds|[Rr]equires|[Ww]ants) \S+ or (later|newer|higher|above|more)\b|"
         r"\bis (below|above|over|under) (the )?\d|\bis too (old|new|short|long|small|low|high)\b",
         r"\bmust (not )?be (empty|greater|less|one|an?|positive|negative|null|zero|unique|equal|"

@@ -264,7 +264,8 @@ class Story:
         """By likeness, the processes that met with such an event."""
         found: dict[object, set[int]] = {}
         for event in self.events:
-            found.setdefault(_likeness(event), set()).add(event.pid)
+            if event.is_failure:
+                found.setdefault(_likeness(event), set()).add(event.pid)
         return found
 
     @functools.cached_property
