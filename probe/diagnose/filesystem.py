@@ -150,9 +150,10 @@ def _missing(
 def _without(said: str, programs: set[str]) -> str:
     """Without the lines that are of programs."""
     lines = said.splitlines() if programs else [said]
-    return "\n".join(
-        line for line in lines if not any(words.names(line, program) for program in programs)
-    )
+    return "\n".join(line for line in lines if programs.isdisjoint(_WORD.findall(line)))
+
+
+_WORD = re.compile(r"[\w.+-]+")
 
 
 def _is_told(path: str, telling: list[str]) -> bool:

@@ -166,6 +166,7 @@ class Tree:
             self._take(event)
         self.process(self.root)
         self._children = self._by_parent()
+        self._lines: dict[int, list[Process]] = {}  # that were asked for
 
     def process(self, pid: int) -> Process:
         try:
@@ -225,6 +226,13 @@ class Tree:
 
     def ancestors(self, pid: int) -> list[Process]:
         """The process itself and upwards to the root."""
+        if pid not in self.processes:
+            return []
+        if pid not in self._lines:
+            self._lines[pid] = self._line(pid)
+        return self._lines[pid]
+
+    def _line(self, pid: int) -> list[Process]:
         line: dict[int, Process] = {}
         while pid in self.processes and pid not in line and len(line) < _DEPTH:
             line[pid] = self.processes[pid]
