@@ -136,7 +136,10 @@ def test_where_bpf_is_granted_the_kernel_is_heard(
 
 
 def test_a_call_that_the_engines_profile_refuses(podman: Podman, probe: str, profile: Path) -> None:
-    code = "import ctypes, sys; sys.exit(ctypes.CDLL(None).swapon(b'/x', 0) and 9)"
+    code = (
+        "import ctypes, os, sys; libc = ctypes.CDLL(None, use_errno=True); "
+        "sys.exit(libc.swapon(b'/x', 0) and os.strerror(ctypes.get_errno()))"
+    )
     flags = ("--cap-add=BPF,PERFMON", f"--security-opt=seccomp={profile}")
     found = report(podman, *flags, probe, *wrapped("python3", "-c", code))
     assert found["verdict"]["cause"] == "seccomp.denied"
