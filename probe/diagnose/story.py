@@ -101,6 +101,7 @@ class Story:
         self.services = Services(self.tree, self.all(Connect))
         self._faulty: dict[int, list[Process]] = {}
         self._alike: dict[int, list[Process]] = {}
+        self._unharmed: dict[object, frozenset[int]] = {}  # by likeness
         self._sharers: dict[object, frozenset[int]] = {}  # by likeness
         self._births: dict[int, list[int]] = {}  # of children that ended well
         self.dead_services: list[Process] = []  # by accident or for want of memory
@@ -327,21 +328,22 @@ class Story:
 
     def did_no_harm_elsewhere(self, event: Event) -> bool:
         """Whether another process met with the like and ended well."""
-        return bool(self._got_over.get(_likeness(event), set()) - {event.pid})
+        return bool(self._got_over(event) - {event.pid})
 
     def did_no_harm_to_its_twin(self, event: Event) -> bool:
         """Whether another one did that was started alike, or forked by the same parent."""
-        others = self._got_over.get(_likeness(event), set()) - {event.pid}
         own = self.process(event)
+        others = self._got_over(event) - {event.pid}
         return any(own.is_twin(self.tree.process(pid)) for pid in others)
 
-    @functools.cached_property
-    def _got_over(self) -> dict[object, set[int]]:
-        """By likeness, the processes that met with such an event and ended well, or above which
-        it was dealt with."""
-        pids = {pid for alike in self._alike_pids.values() for pid in alike}
-        harmless = {pid for pid in pids if self._got_well_out_of_it(pid)}
-        return {likeness: alike & harmless for likeness, alike in self._alike_pids.items()}
+    def _got_over(self, event: Event) -> frozenset[int]:
+        """The processes that met with such an event and ended well, or above which it was dealt
+        with."""
+        likeness = _likeness(event)
+        if likeness not in self._unharmed:
+            alike = self._alike_pids.get(likeness, ())
+            self._unharmed[likeness] = frozenset(filter(self._got_well_out_of_it, alike))
+        return self._unharmed[likeness]
 
     def _got_well_out_of_it(self, pid: int) -> bool:
         return self.tree.process(pid).status == 0 or self._handler(pid) is not None
