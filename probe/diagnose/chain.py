@@ -35,7 +35,7 @@ class After:
     """What became of a child's siblings after it: taken in from the last to the first."""
 
     def __init__(self, parent: Process, siblings: list[Process]) -> None:
-        said = parent.exit.last_words or "" if parent.exit is not None else ""
+        said = parent.last_words
         self.told = words.statuses(said) & {one.status for one in siblings if one.failed}
         self.failures = 0
         self._births: list[int] = []  # of those that ended well and did some work
@@ -199,7 +199,7 @@ class Chain:
 
     def _limits_time(self, pid: int) -> bool:
         process = self._tree.process(pid)
-        said = process.exit.last_words or "" if process.exit else ""
+        said = process.last_words
         return process.status in TIMED_OUT or words.timed_out(said)
 
     def _from_above(self, kill: Signal, child: Process) -> bool:

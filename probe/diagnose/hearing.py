@@ -90,7 +90,7 @@ def _overtaken(story: Story, suspect: Suspect, voice: Process, said: str) -> str
             return "error, then a lack" if words.nothing_came(said) else "another fault as well"
     if words.warned_at_last(said, spellings):
         return "a warning at last"
-    own = words.told(voice.exit.last_words or "") if voice.exit else ""
+    own = words.told(voice.last_words)
     if was_thrown(story, suspect, voice):
         return None
     thrown = words.thrown_after(own, spellings, suspect.mentions)
@@ -173,7 +173,7 @@ def above_spoke(story: Story, suspect: Suspect, borne: Bearer) -> str | None:
     """Of what the next process above ends with words of its own, where it is something else."""
     spellings = _spellings(suspect)
     for above in story.tree.ancestors(borne.process.pid)[1:]:
-        own = words.told((above.exit.last_words or "") if above.exit else "").strip()
+        own = words.told(above.last_words).strip()
         if not own:
             continue
         if _is_of_its_status(story, borne.process):
@@ -222,7 +222,7 @@ def told_above(story: Story, suspect: Suspect) -> bool:
 def was_ignored(story: Story, process: Process) -> bool:
     """Those above say that it does not matter: make's (ignored)."""
     for below, above in itertools.pairwise(story.tree.ancestors(process.pid)):
-        said = above.exit.last_words or "" if above.exit else ""
+        said = above.last_words
         if words.ignored(said) and not (words.statuses(said) and _failed_last(story, below, above)):
             return True  # what it does not ignore is what it ends with
     return False

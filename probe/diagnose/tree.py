@@ -74,6 +74,11 @@ class Process:
         return self.failed and self.weight >= SUFFERED
 
     @property
+    def last_words(self) -> str:
+        """What it said last on stderr; empty where nobody heard it end."""
+        return (self.exit.last_words or "") if self.exit is not None else ""
+
+    @property
     def status(self) -> int | None:
         """As a shell counts: 128+N after signal N; None while it runs."""
         if self.exit is None:

@@ -108,7 +108,7 @@ def _deepest_failure(story: Story) -> Process:
 
 def _at_fault(story: Story, process: Process) -> list[Process]:
     """The children that a process failed for, as far as it does not speak for itself."""
-    said = process.exit.last_words or "" if process.exit else ""
+    said = process.last_words
     below = story.tree.children(process.pid)
     strong = [child for child in below if child.weight >= 0.5 * process.weight > 0]
     if words.is_specific(said) and not words.tells_of_a_child(said):
@@ -135,7 +135,7 @@ def _is_told(process: Process, said: str) -> bool:
 
 
 def _is_repeated(process: Process, said: str) -> bool:
-    own = words.last_line((process.exit.last_words or "") if process.exit else "").strip()
+    own = words.last_line(process.last_words).strip()
     return bool(own) and own in said
 
 
